@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Copyright the Keel authors */
+/* The whole stable interface, in reading order. */
+#ifndef KEEL_H
+#define KEEL_H
+
+#include "keel/version.h"
+#include "keel/status.h"
+#include "keel/formats.h"
+#include "keel/tensor.h"
+#include "keel/device.h"
+#include "keel/quantize.h"
+#include "keel/comm.h"
+#include "keel/clip.h"
+#include "keel/loss_scale.h"
+#include "keel/config.h"
+#include "keel/report.h"
+#include "keel/step.h"
+
+#endif

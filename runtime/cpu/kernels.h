@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Copyright the Keel authors */
+/* The tile kernels of the CPU device: straight loops over at most KEELI_TILE elements that stay in
+ * the L1 cache.  tile_*.c are compiled once per instruction set from the same source; every
+ * build gives the same bits, so the choice at run time is only one of speed.  Drivers in the other
+ * files of this folder walk tensors tile by tile: memory is read once, and each kernel sees the
+ * tile while it is hot. */
+#ifndef KEELI_KERNELS_H
+#define KEELI_KERNELS_H
+
+#include "keel/ext.h"
+#include "optim.h"
+
+enum {
+    KEELI_TILE = 1024 /* also the block of KEEL_NORM_BLOCK */
+};
+
+/* Counts of an encode; see keel_cast_stats. */
+typedef struct keeli_encode_counts {
+    int64_t saturated;
+    int64_t flushed;
+} keeli_encode_counts;
+
+typedef struct keeli_codec_kernels {
+    /* out[i] = decode(src[i]); src of any alignment. */
+    void (*decode)(const void *src, float *out, int32_t n);
+    /* dst[i] = encode(x[i]), to nearest even; NULL where the format is described only. */
+    void (*encode)(const float *x, void *dst, int32_t n, bool saturate);
+    /* The same, stochastic: element i draws from (seed, offset + i). */
+    void (*encode_stochastic)(const float *x, void *dst, int32_t n, bool saturate, uint64_t seed,
+                              uint64_t offset);
+    /* What encode of x does: finite values over the range, non-zero values to zero. */
+    keeli_encode_counts (*count)(const float *x, int32_t n);
+} keeli_codec_kernels;
+
+/* One tile of an exact sum of squares: what lies in [.., 2^top) as two f64 whose sum is exact, see
+ * lane_norm.h. */
+struct keeli_limbs;
+
+typedef struct keeli_cpu_kernels {
+    const char *isa;
+    const keeli_codec_kernels *codec; /* indexed by keel_format */
+
+    void (*multiply)(float *x, float factor, int32_t n); /* x[i] = fl32(x[i] * factor) */
+    uint32_t (*absmax)(const float *x, int32_t n);       /* max of bits(|x[i]|): NaN > inf > finite */
+    int32_t (*count_zero)(const float *x, int32_t n);
+    void (*norm_exact)(const float *x, int32_t n, uint32_t absmax, struct keeli_limbs *sum);
+    double (*norm_block)(const float *x, int32_t n);     /* all finite */
+
+    void (*adamw)(float *g, float *p, float *m, float *v, int32_t n, const keeli_group_scalars *s);
+    void (*sgd)(float *g, float *p, float *buf, int32_t n, const keeli_group_scalars *s);
+} keeli_cpu_kernels;
+
+/* The best set this machine has; chosen once. */
+const keeli_cpu_kernels *keeli_cpu_kernels_get(void);
+
+/* Set round to nearest, subnormals kept, for the calls between begin and end. */
+typedef struct keeli_fp_env {
+    uint32_t saved;
+} keeli_fp_env;
+keeli_fp_env keeli_fp_begin(void);
+void keeli_fp_end(keeli_fp_env env);
+
+#endif

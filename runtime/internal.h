@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Copyright the Keel authors */
+/* What every .c file of the core shares: failing with a sentence, forwarding failures. */
+#ifndef KEELI_INTERNAL_H
+#define KEELI_INTERNAL_H
+
+#include "keel/ext.h"
+
+/* Who first knows the error writes the sentence; callers forward it with TRY. */
+#define FAIL(status, ...) return keel_ext_fail((status), __func__, __VA_ARGS__)
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const keel_status try_status_ = (call);                                                    \
+        if (try_status_ != KEEL_OK) return try_status_;                                            \
+    } while (0)
+
+#endif
