@@ -37,19 +37,43 @@ typedef struct keeli_codec_kernels {
  * lane_norm.h. */
 struct keeli_limbs;
 
+typedef struct keeli_stats_kernels {
+    void (*multiply)(float *x, float factor, int32_t n); /* x[i] = fl32(x[i] * factor) */
+    uint32_t (*absmax)(const float *x, int32_t n); /* max of bits(|x[i]|): NaN > inf > finite */
+    int32_t (*count_zero)(const float *x, int32_t n);
+    void (*norm_exact)(const float *x, int32_t n, uint32_t absmax, struct keeli_limbs *sum);
+    double (*norm_block)(const float *x, int32_t n); /* all finite */
+} keeli_stats_kernels;
+
+typedef struct keeli_update_kernels {
+    void (*adamw)(float *g, float *p, float *m, float *v, int32_t n, const keeli_group_scalars *s);
+    void (*sgd)(float *g, float *p, float *buf, int32_t n, const keeli_group_scalars *s);
+} keeli_update_kernels;
+
+/* Each tile_*.c exports one table per instruction set it is compiled for, named after it:
+ *   const keeli_stats_kernels KEELI_ISA_NAME(keeli_stats_kernels) = {...};
+ * KEELI_ISA is given by the build: baseline, v3 or v4. */
+#define KEELI_PASTE_(stem, isa) stem##_##isa
+#define KEELI_PASTE(stem, isa)  KEELI_PASTE_(stem, isa)
+#define KEELI_ISA_NAME(stem)    KEELI_PASTE(stem, KEELI_ISA)
+
+#define KEELI_ISA_TABLES(isa)                                     \
+    extern const keeli_codec_kernels keeli_codec_kernels_##isa[]; \
+    extern const keeli_stats_kernels keeli_stats_kernels_##isa;   \
+    extern const keeli_update_kernels keeli_update_kernels_##isa;
+KEELI_ISA_TABLES(baseline)
+KEELI_ISA_TABLES(v3)
+KEELI_ISA_TABLES(v4)
+
 typedef struct keeli_cpu_kernels {
     const char *isa;
     const keeli_codec_kernels *codec; /* indexed by keel_format */
-
-    void (*multiply)(float *x, float factor, int32_t n); /* x[i] = fl32(x[i] * factor) */
-    uint32_t (*absmax)(const float *x, int32_t n);       /* max of bits(|x[i]|): NaN > inf > finite */
-    int32_t (*count_zero)(const float *x, int32_t n);
-    void (*norm_exact)(const float *x, int32_t n, uint32_t absmax, struct keeli_limbs *sum);
-    double (*norm_block)(const float *x, int32_t n);     /* all finite */
-
-    void (*adamw)(float *g, float *p, float *m, float *v, int32_t n, const keeli_group_scalars *s);
-    void (*sgd)(float *g, float *p, float *buf, int32_t n, const keeli_group_scalars *s);
+    const keeli_stats_kernels *stats;
+    const keeli_update_kernels *update;
 } keeli_cpu_kernels;
+
+/* Every set this machine can run, best first; NULL past the last one. */
+const keeli_cpu_kernels *keeli_cpu_kernels_at(int32_t index);
 
 /* The best set this machine has; chosen once. */
 const keeli_cpu_kernels *keeli_cpu_kernels_get(void);
