@@ -25,8 +25,8 @@ keel_status keel_ext_fail(keel_status status, const char *fn, const char *format
 const char *keel_status_string(keel_status status)
 {
     switch (status) {
-#define X(name, value, text)                                                                       \
-    case KEEL_##name:                                                                              \
+#define X(name, value, text) \
+    case KEEL_##name:        \
         return text;
         KEEL_STATUS_LIST(X)
 #undef X

@@ -8,10 +8,10 @@
 
 /* Who first knows the error writes the sentence; callers forward it with TRY. */
 #define FAIL(status, ...) return keel_ext_fail((status), __func__, __VA_ARGS__)
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const keel_status try_status_ = (call);                                                    \
-        if (try_status_ != KEEL_OK) return try_status_;                                            \
+#define TRY(call)                                       \
+    do {                                                \
+        const keel_status try_status_ = (call);         \
+        if (try_status_ != KEEL_OK) return try_status_; \
     } while (0)
 
 #endif

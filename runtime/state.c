@@ -1,3 +1,265 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-#include "internal.h"
+/* The state of the rules as one blob.
+ *
+ *   "KEELSTEP" | version u32 | size u32 | fields, little-endian, in the order of walk() | crc32 u32
+ *
+ * One function walks the fields in both directions, so save and load cannot drift apart. */
+#include "config.h"
+#include "step_object.h"
+
+enum { BLOB_VERSION = 1, BLOB_HEADER = 16, BLOB_TRAILER = 4 };
+
+static const unsigned char magic[8] = {'K', 'E', 'E', 'L', 'S', 'T', 'E', 'P'};
+
+/* What a blob holds besides the groups, on the host. */
+typedef struct image {
+    keel_loss_scale_config loss_scale;
+    int32_t norm_mode;
+    int32_t rate_window;
+    int32_t group_count;
+    keeli_state state;
+} image;
+
+typedef enum direction { MEASURE, SAVE, LOAD } direction;
+
+typedef struct cursor {
+    unsigned char *at;
+    size_t used;
+    direction way;
+} cursor;
+
+static void field(cursor *c, void *value, size_t width)
+{
+    uint64_t word = 0;
+    if (c->way == SAVE) {
+        if (width == 4) {
+            uint32_t narrow;
+            memcpy(&narrow, value, 4);
+            word = narrow;
+        } else {
+            memcpy(&word, value, 8);
+        }
+        for (size_t i = 0; i < width; i++) c->at[c->used + i] = (unsigned char)(word >> 8 * i);
+    } else if (c->way == LOAD) {
+        for (size_t i = 0; i < width; i++) word |= (uint64_t)c->at[c->used + i] << 8 * i;
+        const uint32_t narrow = (uint32_t)word;
+        memcpy(value, width == 4 ? (const void *)&narrow : (const void *)&word, width);
+    }
+    c->used += width;
+}
+
+#define FIELD(c, lvalue)                                                                        \
+    do {                                                                                        \
+        _Static_assert(sizeof(lvalue) == 4 || sizeof(lvalue) == 8, "a field has 4 or 8 bytes"); \
+        field((c), &(lvalue), sizeof(lvalue));                                                  \
+    } while (0)
+
+static void walk_rate(cursor *c, keeli_rate *rate)
+{
+    for (int i = 0; i < KEELI_RATE_WORDS; i++) FIELD(c, rate->bits[i]);
+    FIELD(c, rate->count);
+}
+
+static void walk_loss_scale(cursor *c, keel_loss_scale_config *cfg, keel_loss_scale_state *s)
+{
+    FIELD(c, cfg->rule);
+    FIELD(c, cfg->mode);
+    FIELD(c, cfg->init);
+    FIELD(c, cfg->growth);
+    FIELD(c, cfg->backoff);
+    FIELD(c, cfg->min);
+    FIELD(c, cfg->max);
+    FIELD(c, cfg->interval);
+    FIELD(c, cfg->hysteresis);
+    FIELD(c, s->scale);
+    FIELD(c, s->clean);
+    FIELD(c, s->hysteresis_left);
+    FIELD(c, s->stuck);
+    FIELD(c, s->iteration);
+    FIELD(c, s->last_overflow);
+}
+
+static void walk(cursor *c, image *im)
+{
+    FIELD(c, im->norm_mode);
+    FIELD(c, im->rate_window);
+    FIELD(c, im->group_count);
+    walk_loss_scale(c, &im->loss_scale, &im->state.loss_scale);
+    FIELD(c, im->state.step);
+    FIELD(c, im->state.applied);
+    FIELD(c, im->state.skipped);
+    walk_rate(c, &im->state.skip_rate);
+    walk_rate(c, &im->state.clip_rate);
+}
+
+static void walk_group(cursor *c, int32_t *optimizer, keeli_group_state *g)
+{
+    FIELD(c, *optimizer);
+    FIELD(c, g->beta1_power);
+    FIELD(c, g->beta2_power);
+    FIELD(c, g->applied);
+}
+
+static uint32_t crc32_of(const unsigned char *bytes, size_t n)
+{
+    uint32_t crc = ~0u;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= bytes[i];
+        for (int b = 0; b < 8; b++) crc = crc >> 1 ^ (0xedb88320u & (0u - (crc & 1)));
+    }
+    return ~crc;
+}
+
+static size_t blob_size(int32_t group_count)
+{
+    image unused;
+    int32_t optimizer = 0;
+    keeli_group_state group;
+    cursor c = {NULL, 0, MEASURE};
+    walk(&c, &unused);
+    const size_t fixed = c.used;
+    walk_group(&c, &optimizer, &group);
+    return BLOB_HEADER + fixed + (size_t)group_count * (c.used - fixed) + BLOB_TRAILER;
+}
+
+size_t keel_step_state_size(const keel_step *step)
+{
+    return step ? blob_size(step->mem.settings.group_count) : 0;
+}
+
+static keel_status read_state(keel_step *step, image *im)
+{
+    const keeli_settings *set = &step->mem.settings;
+    memset(im, 0, sizeof *im);
+    im->loss_scale = set->loss_scale;
+    im->norm_mode = (int32_t)set->norm_mode;
+    im->rate_window = set->rate_window;
+    im->group_count = set->group_count;
+    step->counters.host_syncs += !step->device->synchronous;
+    return step->device->download(step->device, &im->state, step->mem.state, sizeof im->state,
+                                  NULL);
+}
+
+static keel_status save_groups(keel_step *step, cursor *c)
+{
+    for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
+        keeli_group_state group;
+        int32_t optimizer = (int32_t)step->groups[g].optimizer;
+        TRY(step->device->download(step->device, &group, &step->mem.group_state[g], sizeof group,
+                                   NULL));
+        walk_group(c, &optimizer, &group);
+    }
+    return KEEL_OK;
+}
+
+keel_status keel_step_state_save(keel_step *step, void *buffer, size_t size)
+{
+    if (!step || !buffer) FAIL(KEEL_ERR_INVALID, "%s is NULL", step ? "buffer" : "step");
+    TRY(keeli_step_want_between(step, __func__));
+    const size_t needed = keel_step_state_size(step);
+    if (size < needed) FAIL(KEEL_ERR_INVALID, "size=%zu (want >= %zu)", size, needed);
+    image im;
+    TRY(read_state(step, &im));
+
+    cursor c = {buffer, 0, SAVE};
+    uint32_t version = BLOB_VERSION, total = (uint32_t)needed;
+    memcpy(buffer, magic, sizeof magic);
+    c.used = sizeof magic;
+    FIELD(&c, version);
+    FIELD(&c, total);
+    walk(&c, &im);
+    TRY(save_groups(step, &c));
+    uint32_t crc = crc32_of(buffer, c.used);
+    FIELD(&c, crc);
+    return KEEL_OK;
+}
+
+#define REFUSE(...) return keel_ext_fail(KEEL_ERR_STATE, "keel_step_state_load", __VA_ARGS__)
+
+static keel_status check_frame(const keel_step *step, const unsigned char *blob, size_t size)
+{
+    cursor c = {(unsigned char *)(uintptr_t)blob, sizeof magic, LOAD};
+    uint32_t version = 0, total = 0, crc = 0;
+    if (size < BLOB_HEADER + BLOB_TRAILER) REFUSE("truncated: %zu bytes are no header", size);
+    if (memcmp(blob, magic, sizeof magic) != 0) REFUSE("foreign: no KEELSTEP at its start");
+    FIELD(&c, version);
+    FIELD(&c, total);
+    if (version != BLOB_VERSION) REFUSE("version %u (want %d)", version, BLOB_VERSION);
+    if (size != total)
+        REFUSE("%s: %zu bytes of %u", size < total ? "truncated" : "too long", size, total);
+    c.used = size - BLOB_TRAILER;
+    FIELD(&c, crc);
+    if (crc != crc32_of(blob, size - BLOB_TRAILER)) REFUSE("damaged: checksum does not match");
+    if (size != keel_step_state_size(step))
+        REFUSE("of a step with other groups: %zu bytes (want %zu)", size,
+               keel_step_state_size(step));
+    return KEEL_OK;
+}
+
+/* A checksum does not prove good sense: a blob could be written by other hands. */
+static keel_status check_image(const keel_step *step, const image *im)
+{
+    const keeli_settings *set = &step->mem.settings;
+    const keel_loss_scale_state *ls = &im->state.loss_scale;
+    keel_loss_scale_state unused;
+    if (im->norm_mode != (int32_t)set->norm_mode)
+        REFUSE("norm mode %d (this step has %d)", im->norm_mode, (int)set->norm_mode);
+    if (im->rate_window != set->rate_window)
+        REFUSE("rate window %d (this step has %d)", im->rate_window, set->rate_window);
+    if (im->group_count != set->group_count)
+        REFUSE("%d groups (this step has %d)", im->group_count, set->group_count);
+    if (keel_loss_scale_begin(&im->loss_scale, &unused) != KEEL_OK)
+        REFUSE("its loss scale is out of bounds");
+    if (!(ls->scale >= 0x1p-126f && ls->scale <= 0x1p126f))
+        REFUSE("loss scale %g", (double)ls->scale);
+    if (im->state.step < 0 || im->state.applied < 0 || im->state.skipped < 0 ||
+        im->state.applied + im->state.skipped > im->state.step)
+        REFUSE("its counters contradict each other");
+    return KEEL_OK;
+}
+
+static keel_status check_groups(const keel_step *step, cursor c)
+{
+    for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
+        keeli_group_state group;
+        int32_t optimizer = 0;
+        walk_group(&c, &optimizer, &group);
+        if (optimizer != (int32_t)step->groups[g].optimizer)
+            REFUSE("group %d has optimizer %d (this step has %d)", g, optimizer,
+                   (int)step->groups[g].optimizer);
+    }
+    return KEEL_OK;
+}
+
+static keel_status apply(keel_step *step, const image *im, cursor c)
+{
+    const keel_device *device = step->device;
+    for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
+        keeli_group_state group;
+        int32_t optimizer = 0;
+        walk_group(&c, &optimizer, &group);
+        TRY(device->upload(device, &step->mem.group_state[g], &group, sizeof group, NULL));
+    }
+    const keel_decision decision = {.loss_scale = im->state.loss_scale.scale};
+    TRY(device->upload(device, step->mem.state, &im->state, sizeof im->state, NULL));
+    TRY(device->upload(device, step->mem.decision, &decision, sizeof decision, NULL));
+    step->mem.settings.loss_scale = im->loss_scale;
+    step->decided = im->state.step;
+    step->phase = KEELI_OPEN;
+    return KEEL_OK;
+}
+
+keel_status keel_step_state_load(keel_step *step, const void *buffer, size_t size)
+{
+    if (!step || !buffer) FAIL(KEEL_ERR_INVALID, "%s is NULL", step ? "buffer" : "step");
+    TRY(keeli_step_want_between(step, __func__));
+    TRY(check_frame(step, buffer, size));
+    cursor c = {(unsigned char *)(uintptr_t)buffer, BLOB_HEADER, LOAD};
+    image im;
+    memset(&im, 0, sizeof im);
+    walk(&c, &im);
+    TRY(check_image(step, &im));
+    TRY(check_groups(step, c));
+    return apply(step, &im, c);
+}

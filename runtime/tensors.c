@@ -1,3 +1,184 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
+/* The parameters handed to create: checks, shards, and the rows kernels read. */
+#include <stdio.h>
+
+#include "config.h"
 #include "internal.h"
+
+/* A parameter as sentences name it: "param 3 'layers.0.w'". */
+typedef struct label {
+    char text[96];
+} label;
+
+static label label_of(const keel_param *param, int64_t index)
+{
+    label l;
+    snprintf(l.text, sizeof l.text, "param %lld '%.60s'", (long long)index,
+             param->name ? param->name : "");
+    return l;
+}
+
+#define FAIL_PARAM(format, ...)                                                           \
+    return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s " format, label_of(param, index).text, \
+                         __VA_ARGS__)
+
+static keel_status check_tensor(const char *fn, const keel_param *param, int64_t index,
+                                const char *what, const keel_tensor *t)
+{
+    if (t->numel < 0) FAIL_PARAM("%s.numel=%lld (want >= 0)", what, (long long)t->numel);
+    if (!keel_format_get(t->format))
+        FAIL_PARAM("%s.format=%d is not registered", what, (int)t->format);
+    if (t->numel > 0 && !t->data)
+        FAIL_PARAM("%s.data is NULL for %lld elements", what, (long long)t->numel);
+    return KEEL_OK;
+}
+
+static keel_status check_copy(const char *fn, const keel_param *param, int64_t index)
+{
+    const keel_tensor *copy = &param->copy;
+    if (!copy->data) return KEEL_OK;
+    TRY(check_tensor(fn, param, index, "copy", copy));
+    if (!keel_format_get(copy->format)->can_encode)
+        return keel_ext_fail(KEEL_ERR_UNSUPPORTED, fn, "%s copy.format=%s is described only",
+                             label_of(param, index).text, keel_format_get(copy->format)->name);
+    if (copy->numel != param->grad.numel)
+        FAIL_PARAM("copy.numel=%lld (want %lld)", (long long)copy->numel,
+                   (long long)param->grad.numel);
+    if (!param->master && copy->numel > 0) FAIL_PARAM("has a copy and no %s", "master");
+    return KEEL_OK;
+}
+
+static keel_status check_memory(const char *fn, const keel_param *param, int64_t index,
+                                const keel_group *group)
+{
+    const bool adamw = group->optimizer == KEEL_OPTIMIZER_ADAMW;
+    const bool sgd = group->optimizer == KEEL_OPTIMIZER_SGD;
+    if (param->grad.numel == 0) return KEEL_OK;
+    if ((adamw || sgd) && !param->master) FAIL_PARAM("%s is NULL", "master");
+    if ((adamw || (sgd && group->momentum > 0)) && !param->moment1)
+        FAIL_PARAM("%s is NULL", "moment1");
+    if (adamw && !param->moment2) FAIL_PARAM("%s is NULL", "moment2");
+    return KEEL_OK;
+}
+
+keel_shard keeli_shard_resolve(const keel_param *param, const keel_comm *comm)
+{
+    keel_shard s = param->shard;
+    if (s.rows == 0) {
+        s.rows = 1;
+        s.cols = param->grad.numel;
+    }
+    if (s.rows == 1) s.row_stride = s.cols;
+    if (s.global_numel == 0) s.global_numel = param->grad.numel;
+    if (s.replicas == 0) {
+        s.replica = keel_comm_rank(comm);
+        s.replicas = keel_comm_size(comm);
+    }
+    return s;
+}
+
+/* Blocks of 1,024 logical elements must not be cut. */
+static bool keeps_blocks(const keel_shard *s)
+{
+    const int64_t block = 1024, end = s->offset + (s->rows - 1) * s->row_stride + s->cols;
+    const bool rows_fit = s->rows == 1 || (s->cols % block == 0 && s->row_stride % block == 0);
+    return s->offset % block == 0 && rows_fit && (end % block == 0 || end == s->global_numel);
+}
+
+static keel_status check_shard(const char *fn, const keel_config *cfg, const keel_param *param,
+                               int64_t index)
+{
+    const keel_shard *raw = &param->shard;
+    if (raw->global_numel < 0 || raw->offset < 0 || raw->rows < 0 || raw->cols < 0 ||
+        raw->row_stride < 0)
+        FAIL_PARAM("shard has a negative %s", "field");
+    if (raw->replicas < 0 ||
+        (raw->replicas > 0 && (raw->replica < 0 || raw->replica >= raw->replicas)))
+        FAIL_PARAM("shard.replica=%d (want 0..%d)", raw->replica, raw->replicas - 1);
+    const keel_shard s = keeli_shard_resolve(param, cfg->comm);
+    if (s.cols > 0 && s.rows > param->grad.numel / s.cols + 1)
+        FAIL_PARAM("shard.rows=%lld exceeds the tensor", (long long)s.rows);
+    if (s.rows * s.cols != param->grad.numel)
+        FAIL_PARAM("shard rows*cols=%lld*%lld (want numel=%lld)", (long long)s.rows,
+                   (long long)s.cols, (long long)param->grad.numel);
+    if (s.row_stride < s.cols)
+        FAIL_PARAM("shard.row_stride=%lld (want >= cols=%lld)", (long long)s.row_stride,
+                   (long long)s.cols);
+    if (s.cols > 0 &&
+        (s.offset > s.global_numel - s.cols ||
+         (s.rows > 1 && (s.rows - 1) > (s.global_numel - s.cols - s.offset) / s.row_stride)))
+        FAIL_PARAM("shard reaches past global_numel=%lld", (long long)s.global_numel);
+    if (cfg->norm_mode == KEEL_NORM_BLOCK && param->grad.numel > 0 && !keeps_blocks(&s))
+        FAIL_PARAM(
+            "shard at offset %lld cuts a block of %d elements; norm mode EXACT takes any cut",
+            (long long)s.offset, 1024);
+    return KEEL_OK;
+}
+
+static keel_status check_param(const char *fn, const keel_config *cfg, const keel_group *groups,
+                               int32_t group_count, const keel_param *param, int64_t index)
+{
+    if (param->group < 0 || param->group >= group_count)
+        FAIL_PARAM("group=%d (want 0..%d)", param->group, group_count - 1);
+    if (param->id < -1 || param->id > UINT32_MAX)
+        FAIL_PARAM("id=%lld (want -1..2^32-1)", (long long)param->id);
+    TRY(check_tensor(fn, param, index, "grad", &param->grad));
+    TRY(check_copy(fn, param, index));
+    TRY(check_memory(fn, param, index, &groups[param->group]));
+    return check_shard(fn, cfg, param, index);
+}
+
+keel_status keeli_params_check(const char *fn, const keel_config *cfg, const keel_group *groups,
+                               int32_t group_count, const keel_param *params, int64_t count)
+{
+    if (count < 0 || count > UINT32_MAX || (count > 0 && !params))
+        return keel_ext_fail(KEEL_ERR_INVALID, fn, "count=%lld with params=%p", (long long)count,
+                             (const void *)params);
+    for (int64_t i = 0; i < count; i++)
+        TRY(check_param(fn, cfg, groups, group_count, &params[i], i));
+    return KEEL_OK;
+}
+
+keeli_row keeli_row_make(const keel_param *param, int64_t index, const keel_comm *comm)
+{
+    keeli_row row;
+    memset(&row, 0, sizeof row);
+    row.grad = param->grad;
+    row.copy = param->copy;
+    row.master = param->master;
+    row.moment1 = param->moment1;
+    row.moment2 = param->moment2;
+    row.id = param->id < 0 ? index : param->id;
+    row.group = param->group;
+    row.counts = keeli_shard_resolve(param, comm).replica == 0;
+    return row;
+}
+
+/* Carve one part off a block of memory, on its own cache line. */
+static void *carve(unsigned char *base, size_t *used, size_t nbytes)
+{
+    void *part = base ? base + *used : NULL;
+    *used += (nbytes + 63) / 64 * 64;
+    return part;
+}
+
+size_t keeli_step_mem_place(keeli_step_mem *mem, void *base)
+{
+    const size_t rows = (size_t)mem->settings.row_count;
+    const size_t groups = (size_t)mem->settings.group_count;
+    size_t used = 0;
+    mem->rows = carve(base, &used, rows * sizeof *mem->rows);
+    mem->inputs = carve(base, &used, sizeof *mem->inputs);
+    mem->groups = carve(base, &used, groups * sizeof *mem->groups);
+    mem->partial = carve(base, &used, sizeof *mem->partial);
+    mem->packet = carve(base, &used, sizeof *mem->packet);
+    mem->decision = carve(base, &used, sizeof *mem->decision);
+    mem->scalars = carve(base, &used, groups * sizeof *mem->scalars);
+    mem->state = carve(base, &used, sizeof *mem->state);
+    mem->saved = carve(base, &used, sizeof *mem->saved);
+    mem->group_state = carve(base, &used, groups * sizeof *mem->group_state);
+    mem->group_saved = carve(base, &used, groups * sizeof *mem->group_saved);
+    mem->ring = carve(base, &used, (size_t)mem->settings.report_capacity * sizeof *mem->ring);
+    return used;
+}

@@ -97,6 +97,7 @@ typedef struct keel_config {
     int32_t rate_window;
     float skip_rate_alert;
     float clip_rate_alert;
+    int64_t global_params;    /* parameter ids over all ranks; 0 = the largest here + 1 */
     int32_t group_count;      /* 0 = one group without an optimizer */
     const keel_group *groups; /* copied at create */
     keel_log_fn log;          /* NULL = silent */

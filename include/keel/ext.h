@@ -19,6 +19,7 @@ struct keeli_step_mem; /* runtime/step_mem.h */
  * only enqueues on the stream; download waits for it. */
 struct keel_device {
     uint32_t ext_version;
+    bool synchronous; /* memory is the host's, and an operation is done when it returns */
     const char *name;
     void *self;
 
@@ -48,6 +49,9 @@ struct keel_device {
                         keel_stream stream);
     keel_status (*decide)(const keel_device *device, const struct keeli_step_mem *mem,
                           keel_stream stream);
+    /* Put back the state that decide changed, for keel_step_abandon(). */
+    keel_status (*restore)(const keel_device *device, const struct keeli_step_mem *mem,
+                           keel_stream stream);
     /* Obey the decision: optimizer and copies, or gradients in place. */
     keel_status (*update)(const keel_device *device, const struct keeli_step_mem *mem,
                           keel_stream stream);

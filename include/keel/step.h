@@ -9,7 +9,7 @@
  * keel_step_run() is the three in one call.  Any other order is KEEL_ERR_ORDER with a sentence that
  * says which call was expected.  A step belongs to one thread at a time; distinct steps are
  * independent.  Every call that takes a stream enqueues there; on the CPU it is done on return.
- * After create no call allocates. */
+ * After create no call of a step allocates. */
 #ifndef KEEL_STEP_H
 #define KEEL_STEP_H
 
@@ -113,7 +113,7 @@ KEEL_API void keel_step_destroy(keel_step *step);
 
 /* keel_step_verify: check with one collective that every element of every tensor is counted exactly
  * once over all ranks, and that the ranks run the same configuration.
- * Async       blocks.   Collective  yes.
+ * Async       blocks and allocates: for set-up, not for every step.   Collective  yes.
  * Errors      PEER a tensor's elements are missing or counted twice: the sentence names it, with
  *             the count and the expected one; or tables or configurations differ between ranks.
  *             COMM the round failed.  ORDER inside a step.
@@ -153,7 +153,7 @@ KEEL_API keel_status keel_step_set_max_norm(keel_step *step, float max_norm);
 KEEL_API keel_status keel_step_set_grad_divisor(keel_step *step, double divisor,
                                                 const double *divisor_dev);
 
-/* keel_step_set_tag: a number of the caller's (a batch id) that this step's report will carry.
+/* keel_step_set_tag: a number of the caller's (a batch id) that reports carry from this step on.
  * Errors  ORDER between decide and update.
  * Since   0.1 */
 KEEL_API keel_status keel_step_set_tag(keel_step *step, uint64_t tag);
