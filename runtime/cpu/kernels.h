@@ -9,28 +9,31 @@
 #define KEELI_KERNELS_H
 
 #include "keel/ext.h"
+#include "fp_env.h"
 #include "optim.h"
 
 enum {
     KEELI_TILE = 1024 /* also the block of KEEL_NORM_BLOCK */
 };
 
-/* Counts of an encode; see keel_cast_stats. */
-typedef struct keeli_encode_counts {
-    int64_t saturated;
-    int64_t flushed;
-} keeli_encode_counts;
+/* What an encode of x does: codes above the largest finite one, infinite x included and NaN not;
+ * codes that are a zero, zero x included. */
+typedef struct keeli_code_counts {
+    int32_t above;
+    int32_t zero;
+} keeli_code_counts;
 
+/* Code memory may have any alignment; it does not overlap x or out. */
 typedef struct keeli_codec_kernels {
-    /* out[i] = decode(src[i]); src of any alignment. */
     void (*decode)(const void *src, float *out, int32_t n);
-    /* dst[i] = encode(x[i]), to nearest even; NULL where the format is described only. */
+    /* To nearest even, and stochastic, where element i draws from (seed, offset + i).  NULL where
+     * the format is described only, like the two counts. */
     void (*encode)(const float *x, void *dst, int32_t n, bool saturate);
-    /* The same, stochastic: element i draws from (seed, offset + i). */
     void (*encode_stochastic)(const float *x, void *dst, int32_t n, bool saturate, uint64_t seed,
                               uint64_t offset);
-    /* What encode of x does: finite values over the range, non-zero values to zero. */
-    keeli_encode_counts (*count)(const float *x, int32_t n);
+    keeli_code_counts (*count)(const float *x, int32_t n);
+    keeli_code_counts (*count_stochastic)(const float *x, int32_t n, uint64_t seed,
+                                          uint64_t offset);
 } keeli_codec_kernels;
 
 /* One tile of an exact sum of squares: what lies in [.., 2^top) as two f64 whose sum is exact, see
@@ -77,12 +80,5 @@ const keeli_cpu_kernels *keeli_cpu_kernels_at(int32_t index);
 
 /* The best set this machine has; chosen once. */
 const keeli_cpu_kernels *keeli_cpu_kernels_get(void);
-
-/* Set round to nearest, subnormals kept, for the calls between begin and end. */
-typedef struct keeli_fp_env {
-    uint32_t saved;
-} keeli_fp_env;
-keeli_fp_env keeli_fp_begin(void);
-void keeli_fp_end(keeli_fp_env env);
 
 #endif
