@@ -137,7 +137,7 @@ static int store_parsed(const cli_option *row, const char *text)
 
 static int store_text(const cli_option *row, const char *text)
 {
-    if (!*text) return cli_fail(CLI_USAGE, "--%s is empty (want %s)", row->name, row->value);
+    if (!*text) return cli_fail(CLI_USAGE, "--%s is empty (%s)", row->name, row->help);
     *(const char **)row->dest = text;
     return CLI_OK;
 }
