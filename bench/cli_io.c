@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* How a command speaks: sentences and progress on stderr, colour where it is wanted, files that
- * are whole or absent. */
+/* How a command speaks: sentences and progress on stderr, colour where it is wanted, and whether
+ * stdout took what it was given. */
 #include "cli.h"
 #include "cli_name.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "keel/status.h"
 
 cli_name cli_current;
 
@@ -104,95 +100,6 @@ void cli_progress(const char *label, int64_t done, int64_t total)
     fprintf(stderr, "\r%s [%.*s%.*s] %lld/%lld", label, filled, "##############################",
             WIDTH - filled, "..............................", (long long)done, (long long)total);
     fflush(stderr);
-}
-
-static int fail_file(const char *path, const char *what)
-{
-    return cli_fail(CLI_ENVIRONMENT, "%s: cannot %s: %s", path, what, strerror(errno));
-}
-
-static void forget(cli_output *out)
-{
-    free(out->path);
-    free(out->temporary);
-    *out = (cli_output){0};
-}
-
-/* mkstemp() keeps its file private; the result is to have the rights of any new file. */
-static int open_temporary(char *name, mode_t mode)
-{
-    const int fd = mkstemp(name);
-    if (fd < 0) return -1;
-    if (fchmod(fd, mode) == 0) return fd;
-    close(fd);
-    unlink(name);
-    return -1;
-}
-
-static mode_t new_file_mode(void)
-{
-    const mode_t mask = umask(0);
-    umask(mask);
-    return 0666 & ~mask;
-}
-
-static int open_beside(cli_output *out, mode_t mode)
-{
-    const size_t size = strlen(out->path) + sizeof ".XXXXXX";
-    out->temporary = malloc(size);
-    if (!out->temporary) return -1;
-    snprintf(out->temporary, size, "%s.XXXXXX", out->path);
-    return open_temporary(out->temporary, mode);
-}
-
-/* The place itself, through links; a new file's path as it was given. */
-static char *resolve(const char *path)
-{
-    char *real = realpath(path, NULL);
-    return real ? real : strdup(path);
-}
-
-int cli_output_open(cli_output *out, const char *path)
-{
-    *out = (cli_output){0};
-    if (!path) return CLI_OK;
-    struct stat place;
-    const bool exists = stat(path, &place) == 0;
-    out->path = resolve(path);
-    int fd = -1;
-    if (out->path && !(exists && access(path, W_OK) != 0)) {
-        const bool in_place = exists && !S_ISREG(place.st_mode);
-        fd = in_place ? open(path, O_WRONLY)
-                      : open_beside(out, exists ? place.st_mode & 07777 : new_file_mode());
-    }
-    if (fd >= 0) out->file = fdopen(fd, "w");
-    if (out->file) return CLI_OK;
-    const int code = fail_file(path, "write");
-    if (fd >= 0) close(fd);
-    forget(out);
-    return code;
-}
-
-int cli_output_commit(cli_output *out)
-{
-    if (!out->file) return CLI_OK;
-    errno = 0;
-    const bool bad = fflush(out->file) != 0 || ferror(out->file);
-    const bool written = fclose(out->file) == 0 && !bad;
-    out->file = NULL;
-    const bool placed = written && (!out->temporary || rename(out->temporary, out->path) == 0);
-    const int code = placed ? CLI_OK : fail_file(out->path, "write");
-    if (!placed && out->temporary) unlink(out->temporary);
-    forget(out);
-    return code;
-}
-
-void cli_output_discard(cli_output *out)
-{
-    if (!out->file) return;
-    fclose(out->file);
-    if (out->temporary) unlink(out->temporary);
-    forget(out);
 }
 
 int cli_close_stdout(int code)

@@ -9,10 +9,12 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -261,6 +263,26 @@ static void test_cli__output_reports_a_full_disk(void **state)
     assert_int_equal(cli_output_commit(&out), CLI_ENVIRONMENT);
 }
 
+/* rwth-i6/returnn#1444: killed while writing, the command leaves the old file alone. */
+static void test_cli__output_vanishes_with_a_signal(void **state)
+{
+    (void)state;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        cli_output out;
+        cli_output_open(&out, in_folder("out"));
+        fputs("half", out.file);
+        fflush(out.file);
+        raise(SIGTERM);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    /* That nothing is left is seen when the folder is removed. */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_cli__output_keeps_rights_and_links),
         cmocka_unit_test(test_cli__output_says_early_that_it_cannot),
         cmocka_unit_test(test_cli__output_reports_a_full_disk),
+        cmocka_unit_test(test_cli__output_vanishes_with_a_signal),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
