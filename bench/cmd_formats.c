@@ -34,13 +34,13 @@ static const char *power_text(double value, char buffer[16])
 
 static void show_table(void)
 {
-    printf("%-6s %4s %4s %4s %4s  %-15s %-11s %-13s %-11s %-4s %-4s %s\n", "format", "bits", "exp",
+    printf("%-6s %4s %4s %4s %4s  %-15s %-13s %-13s %-13s %-4s %-4s %s\n", "format", "bits", "exp",
            "man", "bias", "max", "min normal", "min subnormal", "epsilon", "inf", "nan", "torch");
     for (int32_t i = 0; keel_format_at(i); i++) {
         const keel_format_info *f = keel_format_at(i);
         const char *torch = keel_format_name_in(f->id, KEEL_ECOSYSTEM_TORCH);
         printf("%-6s %4" PRId32 " %4" PRId32 " %4" PRId32 " %4" PRId32
-               "  %-15.9g %-11.6g %-13.6g %-11.6g %-4s %-4s %s\n",
+               "  %-15.9g %-13.7g %-13.7g %-13.7g %-4s %-4s %s\n",
                f->name, f->bits, f->exponent_bits, f->mantissa_bits, f->bias, f->max, f->min_normal,
                f->min_subnormal, f->epsilon, f->has_inf ? "yes" : "-", f->has_nan ? "yes" : "-",
                torch ? torch : "-");
@@ -51,7 +51,9 @@ static void show_table(void)
 static void show_limit(const char *label, double value)
 {
     char number[JSON_NUMBER_SIZE], power[16];
-    printf("  %-14s %-24s %s\n", label, json_number(value, number), power_text(value, power));
+    const bool is_power = *power_text(value, power);
+    printf("  %-14s %s%s%s%s\n", label, json_number(value, number), is_power ? " (" : "", power,
+           is_power ? ")" : "");
 }
 
 static void show_names(const keel_format_info *f)
@@ -61,8 +63,8 @@ static void show_names(const keel_format_info *f)
         const char *name = keel_format_name_in(f->id, (keel_ecosystem)e);
         const int32_t code = keel_format_code_in(f->id, (keel_ecosystem)e);
         if (!name && code < 0) continue;
-        printf("    %-12s %-20s", keel_ecosystem_name((keel_ecosystem)e), name ? name : "-");
-        if (code >= 0) printf(" %" PRId32, code);
+        printf("    %-12s %s", keel_ecosystem_name((keel_ecosystem)e), name ? name : "-");
+        if (code >= 0) printf(" = %" PRId32, code);
         putchar('\n');
     }
 }

@@ -108,13 +108,14 @@ typedef struct held {
 static bool clamps(const keel_format_info *f, double value, uint32_t max_code)
 {
     const double below = (double)keel_format_decode(f->id, max_code - 1);
-    return isinf(value) || fabs(value) - f->max >= (f->max - below) / 2;
+    return fabs(value) - f->max >= (f->max - below) / 2;
 }
 
 static bool overflows(const keel_format_info *f, double value, const held *h)
 {
     if (isnan(value) || fabs(value) <= f->max) return false;
-    if (f->kind != KEEL_KIND_FINITE) return isinf(value) ? !f->has_inf : h->saturate != h->ieee;
+    if (isinf(value)) return !isinf(h->value);
+    if (f->kind != KEEL_KIND_FINITE) return h->saturate != h->ieee;
     return clamps(f, value, h->saturate & ~(1u << (f->bits - 1)));
 }
 
@@ -160,17 +161,20 @@ static void show_held(const keel_format_info *f, double value)
         printf("  %-6s  described and decoded only\n", f->name);
         return;
     }
-    char code[16], number[JSON_NUMBER_SIZE], error[32] = "";
+    char code[16], number[JSON_NUMBER_SIZE], error[32] = "-";
     const double relative = relative_error(value, h.value);
     if (relative == 0) {
         snprintf(error, sizeof error, "exact");
     } else if (isfinite(relative)) {
         snprintf(error, sizeof error, "%+.2e", relative);
     }
-    printf("  %-6s  %-10s  %-15s  %-9s", f->name, code_text(f, h.code, code),
-           json_number32(h.value, number), error);
+    const bool nan_lost = isnan(value) && !f->has_nan;
+    const bool noted = h.overflow || h.flushed || nan_lost;
+    printf("  %-6s  %-10s  %-15s  %-*s", f->name, code_text(f, h.code, code),
+           json_number32(h.value, number), noted ? 9 : 0, error);
     if (h.overflow) show_overflow(f, &h);
     if (h.flushed) printf("  flushed to zero");
+    if (nan_lost) printf("  no NaN here: becomes the maximum");
     putchar('\n');
 }
 

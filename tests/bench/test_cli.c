@@ -174,7 +174,13 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    return rmdir(folder); /* fails if a test left anything behind */
+    return rmdir(folder);
+}
+
+static void expect_empty_folder(void)
+{
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(mkdir(folder, 0700), 0);
 }
 
 static const char *in_folder(const char *name)
@@ -219,6 +225,7 @@ static void test_cli__output_is_whole_or_absent(void **state)
     write_file(path, "second", true);
     expect_content(path, "second");
     assert_int_equal(unlink(path), 0);
+    expect_empty_folder();
 }
 
 static void test_cli__output_keeps_rights_and_links(void **state)
@@ -239,6 +246,7 @@ static void test_cli__output_keeps_rights_and_links(void **state)
     assert_true(S_ISLNK(s.st_mode));
     assert_int_equal(unlink(in_folder("link")), 0);
     assert_int_equal(unlink(path), 0);
+    expect_empty_folder();
 }
 
 static void test_cli__output_says_early_that_it_cannot(void **state)
@@ -280,7 +288,7 @@ static void test_cli__output_vanishes_with_a_signal(void **state)
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-    /* That nothing is left is seen when the folder is removed. */
+    expect_empty_folder();
 }
 
 int main(void)

@@ -66,7 +66,7 @@ static void test_formats__a_code_taken_apart(void **state)
     expect_said("formats 0x7f --as e4m3", 0, "(NaN)", "");
     expect_said("formats 0x80 --as e4m3", 0, "-0 (zero)", "");
     expect_said("formats 0xfc --as e5m2", 0, "-inf (infinity)", "");
-    expect_said("formats 0x01 --as f16", 0, "0.000000059604644775390625 (subnormal)", "");
+    expect_said("formats 0x01 --as f16", 0, "5.9604644775390625e-08 (subnormal)", "");
     expect_said("formats 0x00 --as e8m0", 0, "exponent 00000000 (0)\n", "");
     expect_said("formats 0x7e --as float8_e4m3fn", 0, "448", "");
     expect_said("formats 0x17e --as e4m3", 2, "", "wider than 8 bits of e4m3");
