@@ -2,7 +2,6 @@
  * Copyright the Keel authors */
 /* The stateless clip: the step's own lanes and formulas, without its state. */
 #include <math.h>
-#include <time.h>
 
 #include "collectives.h"
 #include "config.h"

@@ -16,14 +16,15 @@ typedef struct keeli_loss_scale_traits {
 
 KEELI_HD keeli_loss_scale_traits keeli_loss_scale_traits_of(keel_loss_scale_rule rule)
 {
+    /* refill each clean, count since overflow, clamp growth */
     const keeli_loss_scale_traits rows[] = {
-        /* KEEL */ {1, 0, 0},
-        /* TORCH */ {0, 0, 0},
-        /* MEGATRON */ {0, 0, 0},
-        /* DEEPSPEED */ {0, 1, 0},
-        /* DEEPSPEED_CONSECUTIVE */ {1, 1, 0},
-        /* APEX */ {0, 0, 1},
-        /* APEX_HYSTERESIS */ {1, 0, 0},
+        {1, 0, 0}, /* KEEL */
+        {0, 0, 0}, /* TORCH */
+        {0, 0, 0}, /* MEGATRON */
+        {0, 1, 0}, /* DEEPSPEED */
+        {1, 1, 0}, /* DEEPSPEED_CONSECUTIVE */
+        {0, 0, 1}, /* APEX */
+        {1, 0, 0}, /* APEX_HYSTERESIS */
     };
     return rows[rule];
 }

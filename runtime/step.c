@@ -12,9 +12,8 @@
  *          update | scale_gradients | abandon            (without an optimizer: the next OPEN call)
  */
 #include <stdio.h>
-#include <time.h>
 
-#include "config.h"
+#include "collectives.h"
 #include "step_object.h"
 
 static const char *name_of(const keel_step *step, int64_t index)
@@ -164,20 +163,11 @@ keel_status keel_step_veto(keel_step *step, keel_stream stream)
     return vote(step, __func__, NULL, stream);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 keel_status keeli_step_round(keel_step *step, int64_t *sum, int64_t nsum, uint64_t *max,
                              int64_t nmax, keel_stream stream)
 {
     keel_comm *comm = step->comm;
-    const int64_t timeout_us = step->cfg.timeout_us;
-    const int64_t budget_ns = timeout_us < INT64_MAX / 2000 ? timeout_us * 1000 : INT64_MAX / 2;
-    const int64_t deadline_ns = timeout_us ? now_ns() + budget_ns : 0;
+    const int64_t deadline_ns = keeli_deadline_ns(step->cfg.timeout_us);
     TRY(comm->enqueue(comm, sum, nsum, max, nmax, stream));
     step->counters.rounds++;
     return comm->finish(comm, deadline_ns);

@@ -37,6 +37,7 @@ function(keel_compile_settings target)
     VISIBILITY_INLINES_HIDDEN ON)
   target_include_directories(${target} PRIVATE
     ${PROJECT_SOURCE_DIR}/runtime
+    ${PROJECT_SOURCE_DIR}/collectives
     ${PROJECT_SOURCE_DIR}/formats)
   target_compile_definitions(${target} PRIVATE _POSIX_C_SOURCE=200809L)
   target_compile_options(${target} PRIVATE
