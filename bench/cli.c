@@ -103,12 +103,26 @@ static int store_int(const cli_option *row, const char *text)
     return CLI_OK;
 }
 
+/* Bounds far from 1 are powers of two, and read best as such. */
+static const char *bound_text(double bound, char buffer[32])
+{
+    int exponent;
+    const bool is_power = frexp(bound, &exponent) == 0.5 && abs(exponent) > 20;
+    if (is_power) {
+        snprintf(buffer, 32, "2^%d", exponent - 1);
+    } else {
+        snprintf(buffer, 32, "%.9g", bound);
+    }
+    return buffer;
+}
+
 static int store_real(const cli_option *row, const char *text)
 {
     double value;
     if (!cli_real(text, &value) || !(value >= row->lo && value <= row->hi)) {
-        return cli_fail(CLI_USAGE, "--%s=%s (want a number in %.9g..%.9g)", row->name, text,
-                        row->lo, row->hi);
+        char lo[32], hi[32];
+        return cli_fail(CLI_USAGE, "--%s=%s (want a number in %s..%s)", row->name, text,
+                        bound_text(row->lo, lo), bound_text(row->hi, hi));
     }
     *(double *)row->dest = value;
     return CLI_OK;

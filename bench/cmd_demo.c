@@ -21,7 +21,7 @@ static void title(int number, const char *text)
 static const char *scale_text(double scale, char buffer[JSON_NUMBER_SIZE])
 {
     int exponent;
-    if (frexp(scale, &exponent) != 0.5) return json_number(scale, buffer);
+    if (scale == 1 || frexp(scale, &exponent) != 0.5) return json_number(scale, buffer);
     snprintf(buffer, JSON_NUMBER_SIZE, "2^%d", exponent - 1);
     return buffer;
 }
@@ -59,7 +59,7 @@ static void print_casts(const demo_results *r)
         if (c->scale != 1) printf(" x %s", scale_text(c->scale, scale));
         const int width = c->scale != 1 ? 0 : 7;
         const double size = fabs((double)c->stored);
-        if (size > 0 && size < 0.1) {
+        if (c->scale != 1 || (size > 0 && size < 0.1)) {
             snprintf(stored, sizeof stored, "%.3e", (double)c->stored);
         } else {
             json_number32(c->stored, stored);
@@ -79,9 +79,9 @@ static void print_step(const demo_step *s)
            cli_style(stdout, r->applied ? CLI_GREEN : CLI_RED), r->applied ? "STEP" : "SKIP",
            cli_style(stdout, CLI_RESET), s->size, scale_text((double)r->loss_scale, now));
     if (r->applied) {
-        printf("  norm %-10.4g", r->norm);
+        printf("  norm %.3e", r->norm);
     } else {
-        printf("  %-15s", keel_cause_string(r->cause));
+        printf("  %-14s", keel_cause_string(r->cause));
     }
     if (moves) printf("  next scale %s", scale_text((double)r->loss_scale_next, next));
     if (r->zero_count > 0) printf("  %" PRId64 " of %" PRId64 " are 0", r->zero_count, r->elements);
@@ -113,12 +113,12 @@ static void print_flushes(const demo_results *r)
     }
 }
 
-static void print_descents(const demo_results *r)
+static void print_descent(const demo_descent *d)
 {
-    printf("  without clip: largest loss after the spike %.6g, at the end %.3g\n",
-           r->unclipped.largest_after, r->unclipped.loss[DEMO_DESCENT_STEPS]);
-    printf("  max-norm %-4.6g: largest loss after the spike %.6g, at the end %.3g\n",
-           r->clipped.max_norm, r->clipped.largest_after, r->clipped.loss[DEMO_DESCENT_STEPS]);
+    char label[JSON_NUMBER_SIZE + 16], number[JSON_NUMBER_SIZE];
+    snprintf(label, sizeof label, "max-norm %s", json_number(d->max_norm, number));
+    printf("  %-13s largest loss after the spike %-8.4g at the end %.3g\n", label, d->largest_after,
+           d->loss[DEMO_DESCENT_STEPS]);
 }
 
 static void print_results(const demo_results *r)
@@ -135,7 +135,8 @@ static void print_results(const demo_results *r)
     title(5, "One wrong gradient");
     printf("  f(x) = x^2/2 from x = 1, SGD with rate 0.1, the gradient of step %d times %d\n",
            DEMO_DESCENT_SPIKE, DEMO_DESCENT_FACTOR);
-    print_descents(r);
+    print_descent(&r->unclipped);
+    print_descent(&r->clipped);
     title(6, "Exercise: the same two gradients under max-norm 5 and 20");
     for (int i = 0; i < 2; i++) print_clip(&r->exercise[i]);
 }

@@ -77,7 +77,7 @@ static int run_checks(const char **verdicts, char (*texts)[256], bool show)
         verdicts[i] = wrong ? texts[i] : NULL;
         failures += wrong != NULL;
         if (!show) continue;
-        printf("%s%-4s%s %-10s %s\n", cli_style(stdout, wrong ? CLI_RED : CLI_GREEN),
+        printf("%s%-4s%s %-11s %s\n", cli_style(stdout, wrong ? CLI_RED : CLI_GREEN),
                wrong ? "FAIL" : "ok", cli_style(stdout, CLI_RESET), c->name,
                wrong ? verdicts[i] : c->claim);
     }
