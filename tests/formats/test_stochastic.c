@@ -117,7 +117,23 @@ static void test_stochastic__a_cut_does_not_change_the_draws(void **state)
     assert_memory_not_equal(whole, parts, N);
 }
 
-/* Neighbouring seeds must not draw the same numbers at shifted places. */
+/* A run that counts its seed up must not draw what its neighbour drew one place further on. */
+static void test_stochastic__a_seed_is_not_an_offset(void **state)
+{
+    (void)state;
+    enum { N = 1024 };
+    static float x[N];
+    static unsigned char one[N], other[N];
+    for (int i = 0; i < N; i++) x[i] = 1 + 0.5f * 0.125f;
+    for (uint64_t offset = 0; offset < 64; offset++) {
+        int equal = 0;
+        quantize(x, one, N, KEEL_FORMAT_E4M3, 42, offset, NULL);
+        quantize(x, other, N, KEEL_FORMAT_E4M3, 43, 32, NULL);
+        for (int i = 0; i < N; i++) equal += one[i] == other[i];
+        assert_true(equal > N / 2 - 160 && equal < N / 2 + 160); /* ten standard deviations */
+    }
+}
+
 static void test_stochastic__seeds_are_independent_at_one_index(void **state)
 {
     (void)state;
@@ -182,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_stochastic__goes_up_with_the_probability_of_the_fraction),
         cmocka_unit_test(test_stochastic__exact_values_stay),
         cmocka_unit_test(test_stochastic__a_cut_does_not_change_the_draws),
+        cmocka_unit_test(test_stochastic__a_seed_is_not_an_offset),
         cmocka_unit_test(test_stochastic__seeds_are_independent_at_one_index),
         cmocka_unit_test(test_stochastic__values_between_largest_and_overflow_are_drawn_too),
         cmocka_unit_test(test_stochastic__every_instruction_set_draws_the_same),
