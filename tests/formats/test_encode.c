@@ -198,6 +198,36 @@ static void test_encode__f32_to_f32_keeps_every_bit_unless_it_saturates(void **s
     }
 }
 
+static void check_decoder(const keeli_cpu_kernels *k, const keel_format_info *info)
+{
+    uint32_t codes[KEELI_TILE];
+    unsigned char shifted[KEELI_TILE * 4 + 1];
+    float out[KEELI_TILE];
+    for (uint32_t first = 0; first < 1u << (info->bits < 16 ? 8 : 16); first += KEELI_TILE) {
+        for (uint32_t i = 0; i < KEELI_TILE; i++) {
+            codes[i] = info->bits == 32 ? (first + i) * 0x00010001u : first + i;
+            memcpy(shifted + 1 + i * (uint32_t)info->storage_bytes, &codes[i],
+                   (size_t)info->storage_bytes);
+        }
+        k->codec[info->id].decode(shifted + 1, out, KEELI_TILE);
+        for (int32_t i = 0; i < KEELI_TILE; i++) {
+            const uint32_t mask = info->storage_bytes == 1 ? 0xffu : 0xffffffffu;
+            const float want = keel_format_decode(info->id, codes[i] & mask);
+            assert_int_equal(oracle_bits(out[i]), oracle_bits(want));
+        }
+    }
+}
+
+/* Also codes with bits above the width of the format. */
+static void test_encode__decode_kernels_equal_the_single_values(void **state)
+{
+    (void)state;
+    const keeli_cpu_kernels *k;
+    const keel_format_info *info;
+    for (int32_t isa = 0; (k = keeli_cpu_kernels_at(isa)); isa++)
+        for (int32_t i = 0; (info = keel_format_at(i)); i++) check_decoder(k, info);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_encode__boundaries_go_to_the_even_code),
         cmocka_unit_test(test_encode__f64_is_rounded_once),
         cmocka_unit_test(test_encode__f64_to_f32_equals_the_conversion_of_the_processor),
+        cmocka_unit_test(test_encode__decode_kernels_equal_the_single_values),
         cmocka_unit_test(test_encode__f32_to_f32_keeps_every_bit_unless_it_saturates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
