@@ -46,8 +46,7 @@ static void accumulate_row(const keeli_cpu_kernels *k, const keeli_step_mem *mem
     keeli_finite_partial *finite = &mem->partial->finite;
     float buffer[KEELI_TILE];
     int64_t tiles = 0;
-    KEELI_FOR_TILES(at, n, row->grad.numel)
-    {
+    KEELI_FOR_TILES (at, n, row->grad.numel) {
         const float *x = keeli_tile_load(k, &row->grad, at, (int32_t)n, buffer);
         const uint32_t absmax = k->stats->absmax(x, (int32_t)n);
         if (has_nonfinite(absmax)) {
@@ -85,8 +84,7 @@ static void probe_row(const keeli_cpu_kernels *k, const keeli_step_mem *mem, int
     if (data) grad.data = (void *)(uintptr_t)data;
     float buffer[KEELI_TILE];
     finite->probed_elements += grad.numel;
-    KEELI_FOR_TILES(at, n, grad.numel)
-    {
+    KEELI_FOR_TILES (at, n, grad.numel) {
         const float *x = keeli_tile_load(k, &grad, at, (int32_t)n, buffer);
         if (!has_nonfinite(k->stats->absmax(x, (int32_t)n))) continue;
         keeli_first_bad_note(&finite->probed, index, row->id, at + first_nonfinite(x, (int32_t)n));

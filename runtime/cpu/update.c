@@ -44,8 +44,7 @@ static void update_row(const keeli_cpu_kernels *k, const keeli_row *row,
                        const keeli_group_scalars *s, optimizer_fn optimize)
 {
     float buffer[KEELI_TILE];
-    KEELI_FOR_TILES(at, n, row->grad.numel)
-    {
+    KEELI_FOR_TILES (at, n, row->grad.numel) {
         load_gradient(k, row, at, (int32_t)n, buffer);
         optimize(k, row, at, (int32_t)n, buffer, s);
         if (row->copy.data) copy_tile(k, row, at, (int32_t)n, buffer);
@@ -72,8 +71,7 @@ keel_status keeli_cpu_update(const keel_device *device, const keeli_step_mem *me
 static void scale_row(const keeli_cpu_kernels *k, const keeli_row *row, const keel_decision *d)
 {
     float buffer[KEELI_TILE];
-    KEELI_FOR_TILES(at, n, row->grad.numel)
-    {
+    KEELI_FOR_TILES (at, n, row->grad.numel) {
         load_gradient(k, row, at, (int32_t)n, buffer);
         k->stats->multiply(buffer, d->inv_scale, (int32_t)n);
         k->stats->multiply(buffer, d->clip_coef, (int32_t)n);
@@ -106,7 +104,7 @@ keel_status keeli_cpu_prime(const keel_device *device, const keeli_step_mem *mem
     for (int64_t i = 0; i < mem->settings.row_count; i++) {
         const keeli_row *row = &mem->rows[i];
         if (!row->copy.data) continue;
-        KEELI_FOR_TILES(at, n, row->copy.numel) copy_tile(k, row, at, (int32_t)n, buffer);
+        KEELI_FOR_TILES (at, n, row->copy.numel) copy_tile(k, row, at, (int32_t)n, buffer);
     }
     keeli_fp_end(env);
     return KEEL_OK;
