@@ -167,7 +167,7 @@ keel_status keeli_step_round(keel_step *step, int64_t *sum, int64_t nsum, uint64
                              int64_t nmax, keel_stream stream)
 {
     keel_comm *comm = step->comm;
-    const int64_t deadline_ns = keeli_comm_deadline(step->cfg.timeout_us);
+    const int64_t deadline_ns = keeli_deadline_ns(step->cfg.timeout_us);
     TRY(comm->enqueue(comm, sum, nsum, max, nmax, stream));
     step->counters.rounds++;
     return comm->finish(comm, deadline_ns);
