@@ -21,12 +21,18 @@ const char *keel_comm_name(const keel_comm *comm)
     return comm ? comm->name : keeli_comm_self()->name;
 }
 
+int64_t keeli_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 int64_t keeli_deadline_ns(int64_t timeout_us)
 {
     if (timeout_us == 0) return 0;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const int64_t now_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    /* A timeout of centuries must not wrap into the past. */
+    const int64_t now_ns = keeli_now_ns();
     const int64_t room_us = (INT64_MAX - now_ns) / 1000;
     return timeout_us < room_us ? now_ns + timeout_us * 1000 : INT64_MAX;
 }

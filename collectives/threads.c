@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* Ranks that are threads of one process.
+/* Ranks that are threads of this process.
  *
- *   hub    mutex, condition; slot per rank; result of the last committed round
- *   round  each rank deposits a copy in its slot; the last one adds them up and commits
+ * A rank that comes adds its arrays to the tally of its round; the last one to come commits the
+ * round, and then each copies the result into its own arrays.  Nobody reads or writes the arrays of
+ * another rank, so a rank that has returned owns its memory again whatever the others do.
  *
- * A round ends once for all, under the mutex: committed by the last rank to arrive, or the hub is
- * broken by the first that runs out of time, aborts or leaves.  A rank starts a round only after it
- * has finished the one before, so a committed result is overwritten only when every rank has it.
- * Deposits are copies: a rank that gave up may free its arrays while late ranks still come. */
-#include <errno.h>
+ *   tallies[round % 2]    words[ sums: nsum | maxima: nmax ]
+ *
+ * Two tallies are enough for fast ranks to run ahead: the first rank enters round r + 2 after r + 1
+ * is committed, so after every rank has entered r + 1, so after every rank has copied r out.
+ *
+ * A round has one verdict, given under the lock: the last arrival commits it, or the first
+ * timeout, abort, departure or mismatch breaks the communicator.  Whichever comes first holds for
+ * all ranks; a committed round stays committed for those who have not copied it yet. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,318 +24,300 @@
 #include "collectives.h"
 #include "internal.h"
 
-/* Two arrays that grow to the largest round. */
-typedef struct packet {
-    int64_t *sum;
-    uint64_t *max;
+enum { MAX_NAMED = 8, SENTENCE_SIZE = 256 };
+
+typedef struct tally {
+    uint64_t *words;
+    int64_t capacity;
     int64_t nsum, nmax;
-    int64_t sum_capacity, max_capacity;
-} packet;
-
-typedef struct slot {
-    packet deposit;
-    bool arrived; /* in the round in hand */
-    bool left;
-} slot;
-
-typedef struct hub {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    int32_t nranks;
-    int32_t handles;
     int32_t arrived;
-    int64_t committed; /* rounds */
-    packet result;
-    keel_status broken; /* KEEL_OK while it works */
-    char reason[256];
-    slot *slots;
-} hub;
+    int32_t first; /* the rank whose lengths these are */
+} tally;
+
+struct team;
 
 typedef struct member {
-    keel_comm comm; /* first, so that a keel_comm is a member */
-    hub *hub;
-    int64_t round; /* the one in hand, from 1 */
-    bool pending;
-    int64_t *sum; /* the caller's, until finish */
+    keel_comm comm;
+    struct team *team;
+    int64_t round; /* entered so far; the others read it under the lock */
+    bool in_hand;  /* between enqueue and finish */
+    int64_t entered_ns;
+    int64_t *sum; /* borrowed while in hand */
     uint64_t *max;
 } member;
 
-/* The first reason stands. */
-static void break_hub(hub *h, keel_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void break_hub(hub *h, keel_status status, const char *format, ...)
+typedef struct team {
+    pthread_mutex_t lock;
+    pthread_cond_t settled; /* broadcast when a round is committed or the team breaks */
+    int32_t nranks;
+    int32_t handles; /* not yet destroyed */
+    int64_t committed;
+    int64_t broken_round; /* 0 = whole; the first round that cannot be committed */
+    keel_status broken_status;
+    char sentence[SENTENCE_SIZE];
+    tally tallies[2];
+    member members[];
+} team;
+
+/* The table is the member's first field. */
+static member *member_of(keel_comm *comm)
 {
-    if (h->broken != KEEL_OK) return;
+    return (member *)comm;
+}
+
+/* The verdict "broken", unless an earlier failure has given it.  Under the lock. */
+static void break_team(team *t, keel_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void break_team(team *t, keel_status status, const char *format, ...)
+{
+    if (t->broken_round) return;
+    t->broken_round = t->committed + 1;
+    t->broken_status = status;
     va_list args;
     va_start(args, format);
-    vsnprintf(h->reason, sizeof h->reason, format, args);
+    vsnprintf(t->sentence, sizeof t->sentence, format, args);
     va_end(args);
-    h->broken = status;
-    pthread_cond_broadcast(&h->changed);
+    pthread_cond_broadcast(&t->settled);
 }
 
-/* The mutex is held: the reason is copied into this thread's last error. */
-static keel_status fail_broken(const member *m, const char *fn)
+/* Fail with the sentence of the first failure.  Under the lock. */
+static keel_status fail_broken(const member *me, keel_status status)
 {
-    return keel_ext_fail(m->hub->broken, fn, "rank %d/%d: %s", m->comm.rank, m->comm.nranks,
-                         m->hub->reason);
+    return keel_ext_fail(status, me->comm.name, "rank %d/%d: %s", me->comm.rank, me->comm.nranks,
+                         me->team->sentence);
 }
 
-static bool reserve(packet *p, int64_t nsum, int64_t nmax)
+/* The ranks of the broken round itself learn its cause; later rounds only that it is too late. */
+static keel_status broken_verdict(const member *me)
 {
-    if (nsum > p->sum_capacity) {
-        int64_t *grown = realloc(p->sum, (size_t)nsum * sizeof *grown);
-        if (!grown) return false;
-        p->sum = grown;
-        p->sum_capacity = nsum;
+    const team *t = me->team;
+    return fail_broken(me, me->round == t->broken_round ? t->broken_status : KEEL_ERR_COMM);
+}
+
+static keel_status no_round(const member *me)
+{
+    if (me->team->broken_round) return fail_broken(me, KEEL_ERR_COMM);
+    return keel_ext_fail(KEEL_ERR_ORDER, me->comm.name, "rank %d/%d: no round in hand",
+                         me->comm.rank, me->comm.nranks);
+}
+
+/* "ranks 1, 3 and 12 more": those that have not entered a round. */
+static void name_late(const team *t, int64_t round, char *text, size_t size)
+{
+    int32_t late = 0;
+    size_t used = 0;
+    for (int32_t r = 0; r < t->nranks; r++) {
+        if (t->members[r].round >= round) continue;
+        if (late++ < MAX_NAMED)
+            used += (size_t)snprintf(text + used, size - used, late > 1 ? ", %d" : "%d", r);
     }
-    if (nmax > p->max_capacity) {
-        uint64_t *grown = realloc(p->max, (size_t)nmax * sizeof *grown);
-        if (!grown) return false;
-        p->max = grown;
-        p->max_capacity = nmax;
+    if (late > MAX_NAMED) snprintf(text + used, size - used, " and %d more", late - MAX_NAMED);
+}
+
+static void break_late(const member *me, int64_t deadline_ns)
+{
+    char late[128] = "";
+    const int64_t waited_us = (deadline_ns - me->entered_ns + 999) / 1000;
+    name_late(me->team, me->round, late, sizeof late);
+    break_team(me->team, KEEL_ERR_COMM, "rank%s %s of %d did not come within %lld us",
+               strchr(late, ',') ? "s" : "", late, me->team->nranks,
+               (long long)(waited_us > 0 ? waited_us : 0));
+}
+
+/* The first rank of a round says how long it is; its memory only ever grows. */
+static bool tally_begin(tally *y, int32_t rank, int64_t nsum, int64_t nmax)
+{
+    if (nsum > y->capacity - nmax) {
+        uint64_t *words = calloc((size_t)nsum + (size_t)nmax, sizeof *words);
+        if (!words) return false;
+        free(y->words);
+        y->words = words;
+        y->capacity = nsum + nmax;
     }
-    p->nsum = nsum;
-    p->nmax = nmax;
+    y->first = rank;
+    y->nsum = nsum;
+    y->nmax = nmax;
+    if (nsum + nmax > 0) memset(y->words, 0, (size_t)(nsum + nmax) * sizeof *y->words);
     return true;
 }
 
-static void copy_words(void *dst, const void *src, int64_t n)
+static void tally_add(tally *y, const int64_t *sum, const uint64_t *max)
 {
-    if (n > 0) memcpy(dst, src, (size_t)n * 8);
-}
-
-static void add_deposit(packet *result, const packet *deposit)
-{
-    for (int64_t i = 0; i < result->nsum; i++)
-        result->sum[i] = (int64_t)((uint64_t)result->sum[i] + (uint64_t)deposit->sum[i]);
-    for (int64_t i = 0; i < result->nmax; i++)
-        if (deposit->max[i] > result->max[i]) result->max[i] = deposit->max[i];
-}
-
-/* The last rank's work: every deposit is there, and nobody can give up while the mutex is held. */
-static void commit(hub *h)
-{
-    const packet *first = &h->slots[0].deposit;
-    for (int32_t r = 1; r < h->nranks; r++) {
-        const packet *d = &h->slots[r].deposit;
-        if (d->nsum == first->nsum && d->nmax == first->nmax) continue;
-        break_hub(h, KEEL_ERR_PEER,
-                  "rank 0 reduces %lld sums and %lld maxima, rank %d %lld and %lld",
-                  (long long)first->nsum, (long long)first->nmax, r, (long long)d->nsum,
-                  (long long)d->nmax);
-        return;
+    for (int64_t i = 0; i < y->nsum; i++) y->words[i] += (uint64_t)sum[i];
+    for (int64_t i = 0; i < y->nmax; i++) {
+        uint64_t *best = &y->words[y->nsum + i];
+        if (max[i] > *best) *best = max[i];
     }
-    if (!reserve(&h->result, first->nsum, first->nmax)) {
-        break_hub(h, KEEL_ERR_NO_MEMORY, "a round of %lld words",
-                  (long long)(first->nsum + first->nmax));
-        return;
+}
+
+static void copy_out(const member *me)
+{
+    const tally *y = &me->team->tallies[me->round % 2];
+    if (y->nsum) memcpy(me->sum, y->words, (size_t)y->nsum * sizeof *me->sum);
+    if (y->nmax) memcpy(me->max, y->words + y->nsum, (size_t)y->nmax * sizeof *me->max);
+}
+
+/* Add to the tally of this rank's next round.  Under the lock. */
+static keel_status enter(member *me, const int64_t *sum, int64_t nsum, const uint64_t *max,
+                         int64_t nmax)
+{
+    team *t = me->team;
+    me->round++;
+    if (t->broken_round) return broken_verdict(me);
+
+    tally *y = &t->tallies[me->round % 2];
+    if (y->arrived == 0 && !tally_begin(y, me->comm.rank, nsum, nmax))
+        break_team(t, KEEL_ERR_COMM, "rank %d of %d found no memory for %lld sums and %lld maxima",
+                   me->comm.rank, t->nranks, (long long)nsum, (long long)nmax);
+    else if (nsum != y->nsum || nmax != y->nmax)
+        break_team(t, KEEL_ERR_PEER,
+                   "rank %d of %d brings %lld sums and %lld maxima, rank %d brought %lld and %lld",
+                   me->comm.rank, t->nranks, (long long)nsum, (long long)nmax, y->first,
+                   (long long)y->nsum, (long long)y->nmax);
+    if (t->broken_round) return broken_verdict(me);
+
+    tally_add(y, sum, max);
+    if (++y->arrived == t->nranks) {
+        y->arrived = 0;
+        t->committed = me->round;
+        pthread_cond_broadcast(&t->settled);
     }
-    copy_words(h->result.sum, first->sum, first->nsum);
-    copy_words(h->result.max, first->max, first->nmax);
-    for (int32_t r = 1; r < h->nranks; r++) add_deposit(&h->result, &h->slots[r].deposit);
-    for (int32_t r = 0; r < h->nranks; r++) h->slots[r].arrived = false;
-    h->arrived = 0;
-    h->committed++;
-    pthread_cond_broadcast(&h->changed);
-}
-
-static bool is_over(const member *m)
-{
-    return m->hub->committed >= m->round || m->hub->broken != KEEL_OK;
-}
-
-static void break_if_left(hub *h)
-{
-    for (int32_t r = 0; r < h->nranks; r++)
-        if (h->slots[r].left && !h->slots[r].arrived)
-            break_hub(h, KEEL_ERR_COMM, "rank %d has left the communicator", r);
-}
-
-static keel_status deposit(member *m, int64_t nsum, int64_t nmax)
-{
-    hub *h = m->hub;
-    slot *mine = &h->slots[m->comm.rank];
-    break_if_left(h);
-    if (h->broken != KEEL_OK) return fail_broken(m, "keel_comm");
-    if (!reserve(&mine->deposit, nsum, nmax))
-        FAIL(KEEL_ERR_NO_MEMORY, "a round of %lld words", (long long)(nsum + nmax));
-    copy_words(mine->deposit.sum, m->sum, nsum);
-    copy_words(mine->deposit.max, m->max, nmax);
-    mine->arrived = true;
-    m->round = h->committed + 1;
-    m->pending = true;
-    if (++h->arrived == h->nranks) commit(h);
     return KEEL_OK;
 }
 
-static keel_status threads_enqueue(keel_comm *comm, int64_t *sum, int64_t nsum, uint64_t *max,
-                                   int64_t nmax, keel_stream stream)
+static keel_status enqueue(keel_comm *comm, int64_t *sum, int64_t nsum, uint64_t *max, int64_t nmax,
+                           keel_stream stream)
 {
     (void)stream;
-    member *m = (member *)comm;
-    if (m->pending) FAIL(KEEL_ERR_ORDER, "a round is in hand; expected finish");
-    m->sum = sum;
-    m->max = max;
-    pthread_mutex_lock(&m->hub->mutex);
-    const keel_status status = deposit(m, nsum, nmax);
-    pthread_mutex_unlock(&m->hub->mutex);
+    member *me = member_of(comm);
+    if (me->in_hand)
+        return keel_ext_fail(KEEL_ERR_ORDER, comm->name, "rank %d/%d: a round is in hand already",
+                             comm->rank, comm->nranks);
+    me->entered_ns = keeli_now_ns();
+    me->sum = sum;
+    me->max = max;
+    pthread_mutex_lock(&me->team->lock);
+    const keel_status status = enter(me, sum, nsum, max, nmax);
+    pthread_mutex_unlock(&me->team->lock);
+    me->in_hand = status == KEEL_OK;
     return status;
 }
 
-static keel_status threads_poll(keel_comm *comm, bool *out_done)
+static bool is_settled(const member *me)
 {
-    member *m = (member *)comm;
-    if (!m->pending) FAIL(KEEL_ERR_ORDER, "no round is in hand; expected enqueue");
-    pthread_mutex_lock(&m->hub->mutex);
-    *out_done = is_over(m);
-    pthread_mutex_unlock(&m->hub->mutex);
-    return KEEL_OK;
+    return me->team->committed >= me->round || me->team->broken_round;
 }
 
-/* "ranks 2, 5" of those the round still waits for. */
-static void name_late(const hub *h, char *text, size_t size)
+static keel_status poll(keel_comm *comm, bool *out_done)
 {
-    size_t used = 0;
-    int named = 0;
-    text[0] = 0;
-    for (int32_t r = 0; r < h->nranks && used + 16 < size; r++) {
-        if (h->slots[r].arrived) continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%d", named++ ? ", " : "", r);
-    }
-}
-
-static void wait_until(member *m, int64_t deadline_ns)
-{
-    hub *h = m->hub;
-    const struct timespec until = {(time_t)(deadline_ns / 1000000000),
-                                   (long)(deadline_ns % 1000000000)};
-    while (!is_over(m)) {
-        if (deadline_ns == 0) {
-            pthread_cond_wait(&h->changed, &h->mutex);
-        } else if (pthread_cond_timedwait(&h->changed, &h->mutex, &until) == ETIMEDOUT &&
-                   !is_over(m)) {
-            char late[160];
-            name_late(h, late, sizeof late);
-            break_hub(h, KEEL_ERR_COMM, "rank %s of %d did not come before the deadline", late,
-                      h->nranks);
-        }
-    }
-}
-
-static keel_status threads_finish(keel_comm *comm, int64_t deadline_ns)
-{
-    member *m = (member *)comm;
-    hub *h = m->hub;
-    if (!m->pending) FAIL(KEEL_ERR_ORDER, "no round is in hand; expected enqueue");
+    const member *me = member_of(comm);
     keel_status status = KEEL_OK;
-    pthread_mutex_lock(&h->mutex);
-    wait_until(m, deadline_ns);
-    if (h->committed >= m->round) {
-        copy_words(m->sum, h->result.sum, h->result.nsum);
-        copy_words(m->max, h->result.max, h->result.nmax);
-    } else {
-        status = fail_broken(m, "keel_comm");
-    }
-    pthread_mutex_unlock(&h->mutex);
-    m->pending = false;
+    pthread_mutex_lock(&me->team->lock);
+    if (me->in_hand)
+        *out_done = is_settled(me);
+    else
+        status = no_round(me);
+    pthread_mutex_unlock(&me->team->lock);
     return status;
 }
 
-static void threads_abort(keel_comm *comm)
+/* Wait for the verdict, or give it when the deadline passes first.  Under the lock. */
+static keel_status verdict(const member *me, int64_t deadline_ns)
 {
-    member *m = (member *)comm;
-    pthread_mutex_lock(&m->hub->mutex);
-    break_hub(m->hub, KEEL_ERR_COMM, "rank %d aborted the round", comm->rank);
-    pthread_mutex_unlock(&m->hub->mutex);
-}
-
-static void packet_free(packet *p)
-{
-    free(p->sum);
-    free(p->max);
-}
-
-static void hub_free(hub *h)
-{
-    for (int32_t r = 0; r < h->nranks; r++) packet_free(&h->slots[r].deposit);
-    packet_free(&h->result);
-    pthread_cond_destroy(&h->changed);
-    pthread_mutex_destroy(&h->mutex);
-    free(h->slots);
-    free(h);
-}
-
-static void threads_destroy(keel_comm *comm)
-{
-    member *m = (member *)comm;
-    hub *h = m->hub;
-    pthread_mutex_lock(&h->mutex);
-    h->slots[comm->rank].left = true;
-    if (h->arrived > 0) break_if_left(h); /* somebody waits */
-    const bool last = --h->handles == 0;
-    pthread_mutex_unlock(&h->mutex);
-    if (last) hub_free(h);
-    free(m);
-}
-
-static hub *hub_create(int32_t nranks)
-{
-    hub *h = calloc(1, sizeof *h);
-    slot *slots = calloc((size_t)nranks, sizeof *slots);
-    if (!h || !slots) {
-        free(h);
-        free(slots);
-        return NULL;
+    team *t = me->team;
+    const struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / 1000000000),
+                                      .tv_nsec = (long)(deadline_ns % 1000000000)};
+    while (!is_settled(me)) {
+        if (!deadline_ns)
+            pthread_cond_wait(&t->settled, &t->lock);
+        else if (pthread_cond_timedwait(&t->settled, &t->lock, &deadline) && !is_settled(me))
+            break_late(me, deadline_ns);
     }
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&h->mutex, NULL);
-    h->nranks = nranks;
-    h->handles = nranks;
-    h->slots = slots;
-    return h;
+    return t->committed >= me->round ? KEEL_OK : broken_verdict(me);
 }
 
-static member *member_create(hub *h, int32_t rank)
+static keel_status finish(keel_comm *comm, int64_t deadline_ns)
 {
-    member *m = calloc(1, sizeof *m);
-    if (!m) return NULL;
-    m->hub = h;
-    m->comm = (keel_comm){
-        .ext_version = KEEL_EXT_VERSION,
-        .rank = rank,
-        .nranks = h->nranks,
-        .name = "threads",
-        .enqueue = threads_enqueue,
-        .poll = threads_poll,
-        .finish = threads_finish,
-        .abort = threads_abort,
-        .destroy = threads_destroy,
-    };
-    return m;
+    member *me = member_of(comm);
+    pthread_mutex_lock(&me->team->lock);
+    const keel_status status = me->in_hand ? verdict(me, deadline_ns) : no_round(me);
+    pthread_mutex_unlock(&me->team->lock);
+    me->in_hand = false;
+    if (status == KEEL_OK) copy_out(me);
+    return status;
+}
+
+static void abort_round(keel_comm *comm)
+{
+    team *t = member_of(comm)->team;
+    pthread_mutex_lock(&t->lock);
+    break_team(t, KEEL_ERR_COMM, "rank %d of %d aborted", comm->rank, comm->nranks);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void destroy_team(team *t)
+{
+    pthread_cond_destroy(&t->settled);
+    pthread_mutex_destroy(&t->lock);
+    for (int i = 0; i < 2; i++) free(t->tallies[i].words);
+    free(t);
+}
+
+static void destroy(keel_comm *comm)
+{
+    team *t = member_of(comm)->team;
+    pthread_mutex_lock(&t->lock);
+    break_team(t, KEEL_ERR_COMM, "rank %d of %d has left", comm->rank, comm->nranks);
+    const bool last = --t->handles == 0;
+    pthread_mutex_unlock(&t->lock);
+    if (last) destroy_team(t);
+}
+
+static const keel_comm table = {
+    .ext_version = KEEL_EXT_VERSION,
+    .name = "threads",
+    .enqueue = enqueue,
+    .poll = poll,
+    .finish = finish,
+    .abort = abort_round,
+    .destroy = destroy,
+};
+
+/* The clock of deadlines: a wall clock that is set would stretch them. */
+static bool init_monotonic(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    if (pthread_condattr_init(&attr)) return false;
+    const bool ok =
+        !pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) && !pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+    return ok;
 }
 
 keel_status keel_comm_threads(int32_t nranks, keel_comm **out_comms)
 {
-    if (!out_comms) FAIL(KEEL_ERR_INVALID, "out_comms is NULL");
     if (nranks < 1 || nranks > KEEL_COMM_THREADS_MAX)
         FAIL(KEEL_ERR_INVALID, "nranks=%d (want 1..%d)", nranks, KEEL_COMM_THREADS_MAX);
-    hub *h = hub_create(nranks);
-    member **members = h ? calloc((size_t)nranks, sizeof *members) : NULL;
-    bool complete = members != NULL;
-    for (int32_t r = 0; complete && r < nranks; r++)
-        complete = (members[r] = member_create(h, r)) != NULL;
-    if (complete) {
-        for (int32_t r = 0; r < nranks; r++) out_comms[r] = &members[r]->comm;
-        free(members);
-        return KEEL_OK;
+    if (!out_comms) FAIL(KEEL_ERR_INVALID, "out_comms is NULL");
+    team *t = calloc(1, sizeof *t + (size_t)nranks * sizeof t->members[0]);
+    if (!t) FAIL(KEEL_ERR_NO_MEMORY, "nranks=%d", nranks);
+    if (!init_monotonic(&t->settled)) goto free_team;
+    if (pthread_mutex_init(&t->lock, NULL)) goto destroy_cond;
+
+    t->nranks = t->handles = nranks;
+    for (int32_t r = 0; r < nranks; r++) {
+        member *m = &t->members[r];
+        m->comm = table;
+        m->comm.rank = r;
+        m->comm.nranks = nranks;
+        m->team = t;
+        out_comms[r] = &m->comm;
     }
-    for (int32_t r = 0; members && r < nranks; r++) free(members[r]);
-    free(members);
-    if (h) hub_free(h);
-    FAIL(KEEL_ERR_NO_MEMORY, "communicator of %d threads", nranks);
+    return KEEL_OK;
+
+destroy_cond:
+    pthread_cond_destroy(&t->settled);
+free_team:
+    free(t);
+    FAIL(KEEL_ERR_NO_MEMORY, "nranks=%d: no lock", nranks);
 }
