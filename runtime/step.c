@@ -112,7 +112,9 @@ keel_status keel_step_accumulate(keel_step *step, int64_t first, int64_t count, 
     TRY(want_range(step, __func__, first, count));
     for (int64_t i = first; i < first + count; i++)
         if (step->phase == KEELI_OPEN && step->visited[i])
-            FAIL(KEEL_ERR_ORDER, "param %lld '%s' was accumulated in step %lld already",
+            FAIL(KEEL_ERR_ORDER,
+                 "param %lld '%s' was accumulated in step %lld already; expected each once, then "
+                 "keel_step_decide()",
                  (long long)i, name_of(step, i), (long long)step->decided + 1);
     TRY(upload_rows(step, stream));
     TRY(step->device->accumulate(step->device, &step->mem, first, count, stream));
@@ -265,8 +267,10 @@ keel_status keel_step_decide(keel_step *step, keel_stream stream)
     const int64_t rows = step->mem.settings.row_count;
     for (int64_t i = 0; step->visited_count < rows && i < rows; i++)
         if (!step->visited[i])
-            FAIL(KEEL_ERR_ORDER, "param %lld '%s' was not accumulated in step %lld", (long long)i,
-                 name_of(step, i), (long long)step->decided + 1);
+            FAIL(
+                KEEL_ERR_ORDER,
+                "param %lld '%s' was not accumulated in step %lld; expected keel_step_accumulate()",
+                (long long)i, name_of(step, i), (long long)step->decided + 1);
     const keel_status status = agree(step, stream);
     if (status != KEEL_OK) {
         (void)drop_partial(step, stream);

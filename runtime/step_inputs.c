@@ -21,7 +21,9 @@ keel_status keel_step_rebind(keel_step *step, int64_t first, int64_t count,
             FAIL(KEEL_ERR_INVALID, "grads[%lld] is NULL for param '%s'", (long long)i,
                  step->names[first + i]);
         if (step->visited[first + i])
-            FAIL(KEEL_ERR_ORDER, "param '%s' was accumulated in step %lld already",
+            FAIL(KEEL_ERR_ORDER,
+                 "param '%s' was accumulated in step %lld already; expected keel_step_decide() or "
+                 "keel_step_abandon() first",
                  step->names[first + i], (long long)step->decided + 1);
     }
     for (int64_t i = 0; i < count; i++)
