@@ -55,17 +55,18 @@ static void print_casts(const demo_results *r)
     char scale[JSON_NUMBER_SIZE], stored[JSON_NUMBER_SIZE];
     for (int i = 0; i < DEMO_CASTS; i++) {
         const demo_cast *c = &r->casts[i];
+        const bool scaled = c->scale != 1;
         printf("  %-7.9g", c->value);
-        if (c->scale != 1) printf(" x %s", scale_text(c->scale, scale));
-        const int width = c->scale != 1 ? 0 : 7;
+        if (scaled) printf(" x %s", scale_text(c->scale, scale));
+        const int width = scaled ? 0 : 7;
         const double size = fabs((double)c->stored);
-        if (c->scale != 1 || (size > 0 && size < 0.1)) {
+        if (scaled || (size > 0 && size < 0.1)) {
             snprintf(stored, sizeof stored, "%.3e", (double)c->stored);
         } else {
             json_number32(c->stored, stored);
         }
         printf("%*s in %-5s %s", width, "", keel_format_get(c->format)->name, stored);
-        if (c->scale != 1) printf("  (/ %s = %.3e)", scale, (double)c->stored / c->scale);
+        if (scaled) printf("  (/ %s = %.3e)", scale, (double)c->stored / c->scale);
         putchar('\n');
     }
 }

@@ -93,6 +93,11 @@ static void test_formats__a_value_in_every_format(void **state)
     assert_true(json_is(o.out, "values[0].formats[0].saturate.value", "448"));
     assert_true(json_is(o.out, "values[0].formats[0].ieee.value_text", "\"nan\""));
     outcome_free(&o);
+    o = valid_json("formats inf --json");
+    assert_true(json_is(o.out, "values[0].formats[1].overflow", "false")); /* f16 holds it */
+    assert_true(json_is(o.out, "values[0].formats[4].name", "\"e5m2\""));
+    assert_true(json_is(o.out, "values[0].formats[4].overflow", "true"));
+    outcome_free(&o);
     /* Finite formats clamp in every mode; 6.9 only rounds to the maximum, 7 is past it. */
     o = valid_json("formats 6.9 7 --as e2m1 --json");
     assert_true(json_is(o.out, "values[0].formats[0].overflow", "false"));
