@@ -79,15 +79,16 @@ static keel_status skips_to_fit(const demo_options *o, demo_trace *t)
 {
     const keel_loss_scale_config config = loss_scale_config(o);
     keel_loss_scale_state state;
-    keel_status status = keel_loss_scale_begin(&config, &state);
-    for (t->skips_to_fit = 0; status == KEEL_OK; t->skips_to_fit++) {
-        uint32_t code = 0;
-        status = keel_format_encode(KEEL_FORMAT_F16, state.scale, KEEL_OVERFLOW_IEEE, &code);
-        t->fitting_scale = state.scale;
-        if (isfinite(keel_format_decode(KEEL_FORMAT_F16, code))) break;
+    const keel_status status = keel_loss_scale_begin(&config, &state);
+    const keel_format_info *f16 = keel_format_get(KEEL_FORMAT_F16);
+    t->skips_to_fit = 0;
+    if (status != KEEL_OK) return status;
+    while ((double)state.scale > f16->max && !state.stuck) {
         keel_loss_scale_update(&config, &state, true);
+        t->skips_to_fit++;
     }
-    return status;
+    t->fitting_scale = state.scale;
+    return KEEL_OK;
 }
 
 keel_status demo_run_trace(demo_results *out)
