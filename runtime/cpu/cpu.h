@@ -46,13 +46,13 @@ static inline const float *keeli_tile_load(const keeli_cpu_kernels *k, const kee
     return buffer;
 }
 
-/* The reverse: x, which it may overwrite, times scale, in the tensor's format and overflow mode. */
+/* The reverse: x times scale, in the tensor's format and overflow mode. */
 static inline void keeli_tile_store(const keeli_cpu_kernels *k, const keel_tensor *t, int64_t at,
-                                    int32_t n, float *x)
+                                    int32_t n, const float *x)
 {
     const keel_format_info *info = keel_format_get(t->format);
-    if (t->scale && *t->scale != 1.0f) k->stats->multiply(x, *t->scale, n);
-    k->codec[t->format].encode(x, (unsigned char *)t->data + at * info->storage_bytes, n,
+    k->codec[t->format].encode(x, t->scale ? *t->scale : 1.0f,
+                               (unsigned char *)t->data + at * info->storage_bytes, n,
                                info->bits <= 8);
 }
 

@@ -16,24 +16,29 @@ enum {
     KEELI_TILE = 1024 /* also the block of KEEL_NORM_BLOCK */
 };
 
-/* What an encode of x does: codes above the largest finite one, infinite x included and NaN not;
- * codes that are a zero, zero x included. */
+/* What an encode does: codes above the largest finite one, infinite values included and NaN not;
+ * codes that are a zero, zero values included. */
 typedef struct keeli_code_counts {
     int32_t above;
     int32_t zero;
 } keeli_code_counts;
 
-/* Code memory may have any alignment; it does not overlap x or out. */
+/* Of stochastic rounding: element i draws from (seed, offset + i). */
+typedef struct keeli_draw {
+    uint64_t seed;
+    uint64_t offset;
+} keeli_draw;
+
+/* What is encoded is fl32(x[i] * scale), x[i] itself with scale 1.  Code memory may have any
+ * alignment; it does not overlap x or out.  All but decode are NULL where a format is described
+ * only. */
 typedef struct keeli_codec_kernels {
     void (*decode)(const void *src, float *out, int32_t n);
-    /* To nearest even, and stochastic, where element i draws from (seed, offset + i).  NULL where
-     * the format is described only, like the two counts. */
-    void (*encode)(const float *x, void *dst, int32_t n, bool saturate);
-    void (*encode_stochastic)(const float *x, void *dst, int32_t n, bool saturate, uint64_t seed,
-                              uint64_t offset);
-    keeli_code_counts (*count)(const float *x, int32_t n);
-    keeli_code_counts (*count_stochastic)(const float *x, int32_t n, uint64_t seed,
-                                          uint64_t offset);
+    void (*encode)(const float *x, float scale, void *dst, int32_t n, bool saturate);
+    void (*encode_stochastic)(const float *x, float scale, void *dst, int32_t n, bool saturate,
+                              keeli_draw draw);
+    keeli_code_counts (*count)(const float *x, float scale, int32_t n);
+    keeli_code_counts (*count_stochastic)(const float *x, float scale, int32_t n, keeli_draw draw);
 } keeli_codec_kernels;
 
 /* One tile of an exact sum of squares: what lies in [.., 2^top) as two f64 whose sum is exact, see

@@ -42,44 +42,42 @@ static void count_source(const cast *c, const float *x, int32_t n, keel_cast_sta
     }
 }
 
+static keeli_draw draw_at(const cast *c, int64_t at)
+{
+    const keeli_draw draw = {c->options->seed, c->options->offset + (uint64_t)at};
+    return draw;
+}
+
 /* Codes are counted whole, so that a product which overflows or underflows already in f32 counts;
  * sources that were infinite or zero before are taken off. */
 static void count_codes(const cast *c, const float *x, int64_t at, int32_t n,
                         keel_cast_stats *stats)
 {
-    const keel_cast_options *o = c->options;
-    const keeli_code_counts codes =
-        c->stochastic ? c->codec->count_stochastic(x, n, o->seed, o->offset + (uint64_t)at)
-                      : c->codec->count(x, n);
+    const keeli_code_counts codes = c->stochastic
+                                        ? c->codec->count_stochastic(x, c->scale, n, draw_at(c, at))
+                                        : c->codec->count(x, c->scale, n);
     stats->saturated += codes.above;
-    stats->flushed += codes.zero;
+    stats->flushed += codes.zero - c->kernels->stats->count_zero(x, n);
 }
 
 static void encode(const cast *c, const float *x, int64_t at, int32_t n)
 {
-    const keel_cast_options *o = c->options;
     unsigned char *dst = (unsigned char *)c->dst->data + at * c->dst_bytes;
     if (c->stochastic)
-        c->codec->encode_stochastic(x, dst, n, c->saturate, o->seed, o->offset + (uint64_t)at);
+        c->codec->encode_stochastic(x, c->scale, dst, n, c->saturate, draw_at(c, at));
     else
-        c->codec->encode(x, dst, n, c->saturate);
+        c->codec->encode(x, c->scale, dst, n, c->saturate);
 }
 
 static void cast_tile(const cast *c, int64_t at, int32_t n, keel_cast_stats *stats)
 {
     _Alignas(64) float buffer[KEELI_TILE];
     const float *x = keeli_tile_load(c->kernels, c->src, at, n, buffer);
+    if (x != buffer && c->dst->data == c->src->data) x = memcpy(buffer, x, (size_t)n * sizeof *x);
     if (stats) {
         count_source(c, x, n, stats);
-        stats->flushed -= c->kernels->stats->count_zero(x, n);
+        count_codes(c, x, at, n, stats);
     }
-    const bool scaled = c->scale != 1.0f;
-    if (x != buffer && (scaled || c->dst->data == c->src->data)) {
-        memcpy(buffer, x, (size_t)n * sizeof *x);
-        x = buffer;
-    }
-    if (scaled) c->kernels->stats->multiply(buffer, c->scale, n);
-    if (stats) count_codes(c, x, at, n, stats);
     encode(c, x, at, n);
 }
 

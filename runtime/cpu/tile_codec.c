@@ -43,20 +43,29 @@ KEELI_HD void decode(const unsigned char *restrict src, float *restrict out, int
     for (int32_t i = 0; i < n; i++) out[i] = keeli_decode(load_code(src, i, width), f);
 }
 
-KEELI_HD void encode(const float *restrict x, unsigned char *restrict dst, int32_t n, bool saturate,
-                     keeli_layout f, int32_t width)
+/* scale does not change within a loop, so the choice is made outside; without a product, subnormals
+ * cost nothing and NaN keeps its payload. */
+KEELI_HD float scaled(float x, float scale)
 {
-    for (int32_t i = 0; i < n; i++) store_code(dst, i, width, keeli_encode(x[i], f, saturate));
+    return scale == 1.0f ? x : x * scale;
 }
 
-KEELI_HD void encode_stochastic(const float *restrict x, unsigned char *restrict dst, int32_t n,
-                                bool saturate, uint64_t seed, uint64_t offset, keeli_layout f,
+KEELI_HD void encode(const float *restrict x, float scale, unsigned char *restrict dst, int32_t n,
+                     bool saturate, keeli_layout f, int32_t width)
+{
+    for (int32_t i = 0; i < n; i++)
+        store_code(dst, i, width, keeli_encode(scaled(x[i], scale), f, saturate));
+}
+
+KEELI_HD void encode_stochastic(const float *restrict x, float scale, unsigned char *restrict dst,
+                                int32_t n, bool saturate, keeli_draw draw, keeli_layout f,
                                 int32_t width)
 {
-    const uint64_t key = keeli_random_key(seed);
+    const uint64_t key = keeli_random_key(draw.seed);
     for (int32_t i = 0; i < n; i++) {
-        const uint32_t random = keeli_random(key, offset + (uint64_t)i);
-        store_code(dst, i, width, keeli_encode_stochastic(x[i], f, saturate, random));
+        const uint32_t random = keeli_random(key, draw.offset + (uint64_t)i);
+        store_code(dst, i, width,
+                   keeli_encode_stochastic(scaled(x[i], scale), f, saturate, random));
     }
 }
 
@@ -66,24 +75,24 @@ KEELI_HD void count_code(keeli_code_counts *counts, uint32_t bits, uint32_t roun
     counts->zero += rounded == 0;
 }
 
-KEELI_HD keeli_code_counts count(const float *x, int32_t n, keeli_layout f)
+KEELI_HD keeli_code_counts count(const float *x, float scale, int32_t n, keeli_layout f)
 {
     keeli_code_counts counts = {0, 0};
     for (int32_t i = 0; i < n; i++) {
-        const uint32_t bits = keeli_bits_of(x[i]) & 0x7fffffffu;
+        const uint32_t bits = keeli_bits_of(scaled(x[i], scale)) & 0x7fffffffu;
         count_code(&counts, bits, keeli_round_nearest(bits, f), f);
     }
     return counts;
 }
 
-KEELI_HD keeli_code_counts count_stochastic(const float *x, int32_t n, uint64_t seed,
-                                            uint64_t offset, keeli_layout f)
+KEELI_HD keeli_code_counts count_stochastic(const float *x, float scale, int32_t n, keeli_draw draw,
+                                            keeli_layout f)
 {
-    const uint64_t key = keeli_random_key(seed);
+    const uint64_t key = keeli_random_key(draw.seed);
     keeli_code_counts counts = {0, 0};
     for (int32_t i = 0; i < n; i++) {
-        const uint32_t bits = keeli_bits_of(x[i]) & 0x7fffffffu;
-        const uint32_t random = keeli_random(key, offset + (uint64_t)i);
+        const uint32_t bits = keeli_bits_of(scaled(x[i], scale)) & 0x7fffffffu;
+        const uint32_t random = keeli_random(key, draw.offset + (uint64_t)i);
         const keeli_magnitude magnitude = keeli_magnitude_of_f32(bits);
         count_code(&counts, bits, keeli_round_fixed_random(magnitude, f, random), f);
     }
@@ -92,29 +101,29 @@ KEELI_HD keeli_code_counts count_stochastic(const float *x, int32_t n, uint64_t 
 
 #define LAYOUT(exp, man, bias, kind) keeli_layout_of(exp, man, bias, KEEL_KIND_##kind)
 
-#define X(NAME, id, text, bits, exp, man, bias, kind)                                          \
-    static void decode_##NAME(const void *src, float *out, int32_t n)                          \
-    {                                                                                          \
-        decode(src, out, n, LAYOUT(exp, man, bias, kind), storage_bytes[id]);                  \
-    }                                                                                          \
-    static void encode_##NAME(const float *x, void *dst, int32_t n, bool saturate)             \
-    {                                                                                          \
-        encode(x, dst, n, saturate, LAYOUT(exp, man, bias, kind), storage_bytes[id]);          \
-    }                                                                                          \
-    static void encode_stochastic_##NAME(const float *x, void *dst, int32_t n, bool saturate,  \
-                                         uint64_t seed, uint64_t offset)                       \
-    {                                                                                          \
-        encode_stochastic(x, dst, n, saturate, seed, offset, LAYOUT(exp, man, bias, kind),     \
-                          storage_bytes[id]);                                                  \
-    }                                                                                          \
-    static keeli_code_counts count_##NAME(const float *x, int32_t n)                           \
-    {                                                                                          \
-        return count(x, n, LAYOUT(exp, man, bias, kind));                                      \
-    }                                                                                          \
-    static keeli_code_counts count_stochastic_##NAME(const float *x, int32_t n, uint64_t seed, \
-                                                     uint64_t offset)                          \
-    {                                                                                          \
-        return count_stochastic(x, n, seed, offset, LAYOUT(exp, man, bias, kind));             \
+#define X(NAME, id, text, bits, exp, man, bias, kind)                                           \
+    static void decode_##NAME(const void *src, float *out, int32_t n)                           \
+    {                                                                                           \
+        decode(src, out, n, LAYOUT(exp, man, bias, kind), storage_bytes[id]);                   \
+    }                                                                                           \
+    static void encode_##NAME(const float *x, float scale, void *dst, int32_t n, bool saturate) \
+    {                                                                                           \
+        encode(x, scale, dst, n, saturate, LAYOUT(exp, man, bias, kind), storage_bytes[id]);    \
+    }                                                                                           \
+    static void encode_stochastic_##NAME(const float *x, float scale, void *dst, int32_t n,     \
+                                         bool saturate, keeli_draw draw)                        \
+    {                                                                                           \
+        encode_stochastic(x, scale, dst, n, saturate, draw, LAYOUT(exp, man, bias, kind),       \
+                          storage_bytes[id]);                                                   \
+    }                                                                                           \
+    static keeli_code_counts count_##NAME(const float *x, float scale, int32_t n)               \
+    {                                                                                           \
+        return count(x, scale, n, LAYOUT(exp, man, bias, kind));                                \
+    }                                                                                           \
+    static keeli_code_counts count_stochastic_##NAME(const float *x, float scale, int32_t n,    \
+                                                     keeli_draw draw)                           \
+    {                                                                                           \
+        return count_stochastic(x, scale, n, draw, LAYOUT(exp, man, bias, kind));               \
     }
 #include "keel/formats.def"
 #undef X

@@ -53,10 +53,10 @@ static void check_tile(oracle *o, const float *x, int32_t n)
     for (int32_t isa = 0; (k = keeli_cpu_kernels_at(isa)); isa++) {
         const keeli_codec_kernels *codec = &k->codec[o->format];
         for (int saturate = 0; saturate <= 1; saturate++) {
-            codec->encode(x, codes, n, saturate);
+            codec->encode(x, 1, codes, n, saturate);
             check_codes(o, k->isa, x, codes, n, width, saturate);
         }
-        check_counts(o, k->isa, x, n, codec->count(x, n));
+        check_counts(o, k->isa, x, n, codec->count(x, 1, n));
     }
 }
 
@@ -185,14 +185,14 @@ static void test_encode__f32_to_f32_keeps_every_bit_unless_it_saturates(void **s
     uint32_t code[10];
     for (int i = 0; i < 10; i++) x[i] = oracle_float(bits[i]);
     for (int32_t isa = 0; (k = keeli_cpu_kernels_at(isa)); isa++) {
-        k->codec[KEEL_FORMAT_F32].encode(x, code, 10, false);
+        k->codec[KEEL_FORMAT_F32].encode(x, 1, code, 10, false);
         assert_memory_equal(code, bits, sizeof bits);
-        k->codec[KEEL_FORMAT_F32].encode(x, code, 10, true);
+        k->codec[KEEL_FORMAT_F32].encode(x, 1, code, 10, true);
         assert_int_equal(code[6], 0x7f7fffffu);
         assert_int_equal(code[7], 0xff7fffffu);
         code[6] = bits[6], code[7] = bits[7];
         assert_memory_equal(code, bits, sizeof bits);
-        const keeli_code_counts counts = k->codec[KEEL_FORMAT_F32].count(x, 10);
+        const keeli_code_counts counts = k->codec[KEEL_FORMAT_F32].count(x, 1, 10);
         assert_int_equal(counts.above, 2);
         assert_int_equal(counts.zero, 2);
     }

@@ -180,13 +180,14 @@ static void test_stochastic__every_instruction_set_draws_the_same(void **state)
     static uint32_t want[KEELI_TILE], got[KEELI_TILE];
     const keeli_cpu_kernels *k, *best = keeli_cpu_kernels_get();
     const keel_format_info *info;
+    const keeli_draw draw = {9, 1ull << 40};
     for (int i = 0; i < KEELI_TILE; i++) x[i] = oracle_float((uint32_t)i * 2654435761u);
     for (int32_t f = 0; (info = keel_format_at(f)); f++) {
         if (!info->can_encode) continue;
         const size_t nbytes = (size_t)info->storage_bytes * KEELI_TILE;
-        best->codec[info->id].encode_stochastic(x, want, KEELI_TILE, true, 9, 1ull << 40);
+        best->codec[info->id].encode_stochastic(x, 1, want, KEELI_TILE, true, draw);
         for (int32_t isa = 1; (k = keeli_cpu_kernels_at(isa)); isa++) {
-            k->codec[info->id].encode_stochastic(x, got, KEELI_TILE, true, 9, 1ull << 40);
+            k->codec[info->id].encode_stochastic(x, 1, got, KEELI_TILE, true, draw);
             assert_memory_equal(got, want, nbytes);
         }
     }

@@ -57,7 +57,7 @@ static bool check_tile(oracle *o, const sweep *s, uint32_t first)
         (bits[KEELI_TILE - 1] & 0x7fffffffu) > 0x7f800000u && s->info->kind != KEEL_KIND_FINITE;
     const int32_t numbers = !has_nan ? KEELI_TILE : (first & 0x7fffffffu) == 0x7f800000u;
     for (int saturate = 0; saturate <= 1; saturate++) {
-        s->codec->encode(x, got, KEELI_TILE, saturate);
+        s->codec->encode(x, 1, got, KEELI_TILE, saturate);
         expect(o, first, numbers, saturate, want);
         if (!codes_equal(want, got, numbers, width)) return false;
         if (has_nan && !all_nan(o, bits, got, KEELI_TILE, width)) return false;

@@ -16,7 +16,7 @@ static bool check_mode(const oracle *o, const sweep *s, const float *x, bool sat
     const int32_t width = s->info->storage_bytes;
     uint32_t codes[KEELI_TILE];
     bool ok = true;
-    s->codec->encode(x, codes, KEELI_TILE, saturate);
+    s->codec->encode(x, 1, codes, KEELI_TILE, saturate);
     for (int32_t i = 0; i < KEELI_TILE; i++) {
         const uint32_t ours = sweep_code(codes, i, width), theirs = host->encode(x[i], saturate);
         ok &= theirs == ours || (oracle_is_nan(o, theirs) && oracle_is_nan(o, ours));
