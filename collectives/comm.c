@@ -47,8 +47,9 @@ keel_status keel_comm_reduce(keel_comm *comm, int64_t *sum, int64_t nsum, uint64
         FAIL(KEEL_ERR_INVALID, "timeout_us=%lld (want >= 0)", (long long)timeout_us);
     if (!comm) comm = keeli_comm_self();
     if (comm->on_stream) FAIL(KEEL_ERR_UNSUPPORTED, "comm '%s' reduces device memory", comm->name);
+    const int64_t deadline_ns = keeli_deadline_ns(timeout_us);
     TRY(comm->enqueue(comm, sum, nsum, max, nmax, NULL));
-    return comm->finish(comm, keeli_deadline_ns(timeout_us));
+    return comm->finish(comm, deadline_ns);
 }
 
 void keel_comm_destroy(keel_comm *comm)
