@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Copyright the Keel authors */
+/* Line charts as SVG: panels over one x axis, the same series in each.  The same input gives the
+ * same bytes. */
+#ifndef BENCH_PLOT_H
+#define BENCH_PLOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef enum plot_axis {
+    PLOT_LINEAR,
+    PLOT_LOG2,
+    PLOT_LOG10,
+} plot_axis;
+
+/* One curve; its values stand in each panel. */
+typedef struct plot_series {
+    const char *name;
+    int64_t count;
+    const bool *marked; /* count flags: points of note, shown at the panel's edge; NULL = none */
+} plot_series;
+
+typedef struct plot_panel {
+    const char *title;
+    plot_axis axis;
+    const double *const *y; /* y[s][i]: series s at x_first + i; a gap where it cannot be drawn */
+    double guide;           /* a dashed line at this value; 0 = none */
+} plot_panel;
+
+typedef struct plot {
+    const char *title; /* NULL = none */
+    const char *x_label;
+    const char *mark_label; /* what a mark means, for the legend */
+    double x_first;
+    int series_count;
+    const plot_series *series;
+    int panel_count;
+    const plot_panel *panels;
+    int columns; /* panels side by side; 1 stacks them */
+} plot;
+
+/* plot_svg: write the whole picture; whether the file took it is for the caller to ask it. */
+void plot_svg(const plot *p, FILE *file);
+
+#endif
