@@ -198,11 +198,12 @@ KEELI_HD uint32_t keeli_finish(uint32_t rounded, uint32_t sign, uint32_t nan_cod
     return (is_nan ? nan_code : magnitude) | sign << (f.exp + f.man);
 }
 
-/* f32 to itself keeps the payload of a NaN. */
+/* f32 to itself keeps the payload of a NaN, made quiet as a product would: whether there was one
+ * does not show. */
 KEELI_HD uint32_t keeli_finish_f32(uint32_t rounded, uint32_t bits, keeli_layout f, bool saturate)
 {
     const uint32_t magnitude = bits & 0x7fffffffu;
-    const uint32_t nan_code = f.man == KEELI_F32_MAN ? magnitude : keeli_nan_code(f);
+    const uint32_t nan_code = f.man == KEELI_F32_MAN ? magnitude | 0x00400000u : keeli_nan_code(f);
     return keeli_finish(rounded, bits >> 31, nan_code, magnitude > KEELI_F32_INF, f, saturate);
 }
 

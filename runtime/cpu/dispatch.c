@@ -43,15 +43,9 @@ static bool has_baseline(void)
     return true;
 }
 
-#define ISA(text, isa)                       \
-    {                                        \
-        has_##isa,                           \
-            {                                \
-                text,                        \
-                keeli_codec_kernels_##isa,   \
-                &keeli_stats_kernels_##isa,  \
-                &keeli_update_kernels_##isa, \
-            },                               \
+#define KERNELS(text, set)                                                                       \
+    {                                                                                            \
+        text, keeli_codec_kernels_##set, &keeli_stats_kernels_##set, &keeli_update_kernels_##set \
     }
 
 /* Best first. */
@@ -60,12 +54,12 @@ static const struct {
     keeli_cpu_kernels kernels;
 } compiled[] = {
 #ifdef KEELI_HAVE_v4
-    ISA("x86-64-v4", v4),
+    {has_v4, KERNELS("x86-64-v4", v4)},
 #endif
 #ifdef KEELI_HAVE_v3
-    ISA("x86-64-v3", v3),
+    {has_v3, KERNELS("x86-64-v3", v3)},
 #endif
-    ISA("baseline", baseline),
+    {has_baseline, KERNELS("baseline", baseline)},
 };
 
 enum { COMPILED = sizeof compiled / sizeof *compiled };

@@ -29,9 +29,8 @@ typedef struct keeli_draw {
     uint64_t offset;
 } keeli_draw;
 
-/* What is encoded is fl32(x[i] * scale), x[i] itself with scale 1.  Code memory may have any
- * alignment; it does not overlap x or out.  All but decode are NULL where a format is described
- * only. */
+/* What is encoded is fl32(x[i] * scale).  Code memory may have any alignment; it does not overlap x
+ * or out.  All but decode are NULL where a format is described only. */
 typedef struct keeli_codec_kernels {
     void (*decode)(const void *src, float *out, int32_t n);
     void (*encode)(const float *x, float scale, void *dst, int32_t n, bool saturate);

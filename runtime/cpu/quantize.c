@@ -2,8 +2,6 @@
  * Copyright the Keel authors */
 /* Casts on the CPU: each tile of the source is decoded, measured, scaled and encoded while it lies
  * in the L1 cache, so that memory is read once and written once. */
-#include <math.h>
-
 #include "codec.h"
 #include "cpu.h"
 
@@ -30,16 +28,23 @@ static keel_status check_scale(const char *name, const float *scale)
     return KEEL_OK;
 }
 
+static void count_nonfinite(const float *x, int32_t n, keel_cast_stats *stats)
+{
+    int32_t inf = 0, nan = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const uint32_t magnitude = keeli_bits_of(x[i]) & 0x7fffffffu;
+        inf += magnitude == KEELI_F32_INF;
+        nan += magnitude > KEELI_F32_INF;
+    }
+    stats->inf_count += inf;
+    stats->nan_count += nan;
+}
+
 static void count_source(const cast *c, const float *x, int32_t n, keel_cast_stats *stats)
 {
     const uint32_t absmax = c->kernels->stats->absmax(x, n);
     if (absmax > keeli_bits_of(stats->amax)) stats->amax = keeli_float_of(absmax);
-    if (absmax >= KEELI_F32_INF) {
-        for (int32_t i = 0; i < n; i++) {
-            stats->inf_count += isinf(x[i]) != 0;
-            stats->nan_count += isnan(x[i]) != 0;
-        }
-    }
+    if (absmax >= KEELI_F32_INF) count_nonfinite(x, n, stats);
 }
 
 static keeli_draw draw_at(const cast *c, int64_t at)

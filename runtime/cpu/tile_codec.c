@@ -43,18 +43,15 @@ KEELI_HD void decode(const unsigned char *restrict src, float *restrict out, int
     for (int32_t i = 0; i < n; i++) out[i] = keeli_decode(load_code(src, i, width), f);
 }
 
-/* scale does not change within a loop, so the choice is made outside; without a product, subnormals
- * cost nothing and NaN keeps its payload. */
-KEELI_HD float scaled(float x, float scale)
-{
-    return scale == 1.0f ? x : x * scale;
-}
-
+/* Without a product, subnormals of the source cost nothing. */
 KEELI_HD void encode(const float *restrict x, float scale, unsigned char *restrict dst, int32_t n,
                      bool saturate, keeli_layout f, int32_t width)
 {
-    for (int32_t i = 0; i < n; i++)
-        store_code(dst, i, width, keeli_encode(scaled(x[i], scale), f, saturate));
+    if (scale == 1.0f)
+        for (int32_t i = 0; i < n; i++) store_code(dst, i, width, keeli_encode(x[i], f, saturate));
+    else
+        for (int32_t i = 0; i < n; i++)
+            store_code(dst, i, width, keeli_encode(x[i] * scale, f, saturate));
 }
 
 KEELI_HD void encode_stochastic(const float *restrict x, float scale, unsigned char *restrict dst,
@@ -64,8 +61,7 @@ KEELI_HD void encode_stochastic(const float *restrict x, float scale, unsigned c
     const uint64_t key = keeli_random_key(draw.seed);
     for (int32_t i = 0; i < n; i++) {
         const uint32_t random = keeli_random(key, draw.offset + (uint64_t)i);
-        store_code(dst, i, width,
-                   keeli_encode_stochastic(scaled(x[i], scale), f, saturate, random));
+        store_code(dst, i, width, keeli_encode_stochastic(x[i] * scale, f, saturate, random));
     }
 }
 
@@ -79,7 +75,7 @@ KEELI_HD keeli_code_counts count(const float *x, float scale, int32_t n, keeli_l
 {
     keeli_code_counts counts = {0, 0};
     for (int32_t i = 0; i < n; i++) {
-        const uint32_t bits = keeli_bits_of(scaled(x[i], scale)) & 0x7fffffffu;
+        const uint32_t bits = keeli_bits_of(x[i] * scale) & 0x7fffffffu;
         count_code(&counts, bits, keeli_round_nearest(bits, f), f);
     }
     return counts;
@@ -91,7 +87,7 @@ KEELI_HD keeli_code_counts count_stochastic(const float *x, float scale, int32_t
     const uint64_t key = keeli_random_key(draw.seed);
     keeli_code_counts counts = {0, 0};
     for (int32_t i = 0; i < n; i++) {
-        const uint32_t bits = keeli_bits_of(scaled(x[i], scale)) & 0x7fffffffu;
+        const uint32_t bits = keeli_bits_of(x[i] * scale) & 0x7fffffffu;
         const uint32_t random = keeli_random(key, draw.offset + (uint64_t)i);
         const keeli_magnitude magnitude = keeli_magnitude_of_f32(bits);
         count_code(&counts, bits, keeli_round_fixed_random(magnitude, f, random), f);

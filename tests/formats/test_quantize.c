@@ -253,7 +253,8 @@ static void test_quantize__in_place_gives_the_same_codes(void **state)
     memcpy(memory, x, sizeof x);
     const keel_tensor same = tensor(memory, MOST, KEEL_FORMAT_F32);
     assert_int_equal(keel_dequantize(NULL, &same, memory, NULL), KEEL_OK);
-    assert_memory_equal(memory, x, sizeof x);
+    for (int64_t i = 0; i < MOST; i++)
+        assert_true(isnan(x[i]) ? isnan(memory[i]) : oracle_bits(memory[i]) == oracle_bits(x[i]));
 }
 
 static void check_refused(const keel_tensor *src, const keel_tensor *dst,
