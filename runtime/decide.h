@@ -71,7 +71,7 @@ KEELI_HD double keeli_outcome_norm(const keeli_outcome *o, double divisor)
 
 KEELI_HD float keeli_clip_coef(double norm, float max_norm)
 {
-    const double coef = (double)max_norm / (norm + 1e-6);
+    const double coef = fabs((double)max_norm) / (norm + 1e-6); /* -0 is a legal way to say 0 */
     return coef < 1.0 ? (float)coef : 1.0f;
 }
 
