@@ -138,6 +138,7 @@ static void test_faults__a_committed_round_stays_committed(void **state)
     assert_int_equal(sums[0], 3);
     assert_ok(enqueue(0));
     assert_refused(finish(0, 1), KEEL_ERR_COMM, "rank 1 of 2 did not come");
+    assert_refused(enqueue(0), KEEL_ERR_COMM, "rank 1 of 2 did not come");
     assert_ok(finish(1, 1)); /* of the first round, though the second has failed */
     assert_int_equal(sums[1], 3);
     assert_refused(enqueue(1), KEEL_ERR_COMM, "rank 1 of 2 did not come");
@@ -258,6 +259,7 @@ enum { TRIALS = 3000, SIDES = 3, STRAGGLE_US = 200 };
 typedef struct trial {
     keel_comm *comms[SIDES];
     keel_status status[SIDES];
+    keel_status next[SIDES]; /* of a round after it, without a deadline */
     int64_t sum[SIDES];
     uint64_t max[SIDES];
 } trial;
@@ -283,6 +285,7 @@ static void straggle(hand *me)
         const int64_t until = now_ns() + (straggler ? delay_us * 1000 : 0);
         while (now_ns() < until) continue;
         t->status[r] = keel_comm_reduce(t->comms[r], &t->sum[r], 1, &t->max[r], 1, STRAGGLE_US);
+        t->next[r] = keel_comm_reduce(t->comms[r], NULL, 0, NULL, 0, 0);
     }
 }
 
@@ -298,6 +301,7 @@ static void test_faults__a_straggler_at_the_deadline_splits_no_verdict(void **st
         const trial *t = &all.trial[i];
         for (int r = 0; r < SIDES; r++) {
             assert_int_equal(t->status[r], t->status[0]);
+            assert_int_equal(t->next[r], t->status[0]);
             assert_int_equal(t->sum[r], t->status[0] == KEEL_OK ? SIDES : 1);
         }
         outcomes[t->status[0] == KEEL_OK]++;

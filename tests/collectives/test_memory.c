@@ -20,8 +20,12 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 
-static bool refused(void)
+/* More than this no allocator grants, but a sanitizer's ends the program over it. */
+#define GRANTED_AT_MOST ((size_t)1 << 40)
+
+static bool refused(size_t count, size_t size)
 {
+    if (size > 0 && count > GRANTED_AT_MOST / size) return true;
     atomic_fetch_add(&taken, 1);
     const long left = atomic_load(&refuse_after);
     if (left > 0) atomic_fetch_sub(&refuse_after, 1);
@@ -30,17 +34,17 @@ static bool refused(void)
 
 void *__wrap_malloc(size_t size)
 {
-    return refused() ? NULL : __real_malloc(size);
+    return refused(1, size) ? NULL : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t count, size_t size)
 {
-    return refused() ? NULL : __real_calloc(count, size);
+    return refused(count, size) ? NULL : __real_calloc(count, size);
 }
 
 void *__wrap_realloc(void *memory, size_t size)
 {
-    return refused() ? NULL : __real_realloc(memory, size);
+    return refused(1, size) ? NULL : __real_realloc(memory, size);
 }
 
 static void rounds(hand *me)
