@@ -116,13 +116,9 @@ static uint64_t fnv(uint64_t hash, const void *memory, size_t nbytes)
     return hash;
 }
 
-uint64_t model_digest(model *m)
+uint64_t model_memory_digest(const model *m)
 {
-    const size_t size = keel_step_state_size(m->step);
-    void *blob = zeros((int64_t)size, 1);
-    assert_ok(keel_step_state_save(m->step, blob, size));
-    uint64_t hash = fnv(0xcbf29ce484222325u, blob, size);
-    free(blob);
+    uint64_t hash = 0xcbf29ce484222325u;
     for (int64_t i = 0; i < m->count; i++) {
         const keel_param *p = &m->params[i];
         const size_t numel = (size_t)p->grad.numel;
@@ -132,5 +128,15 @@ uint64_t model_digest(model *m)
         hash = fnv(hash, p->moment2, numel * sizeof *p->moment2);
         if (p->copy.data) hash = fnv(hash, p->copy.data, numel * width_of(p->copy.format));
     }
+    return hash;
+}
+
+uint64_t model_digest(model *m)
+{
+    const size_t size = keel_step_state_size(m->step);
+    void *blob = zeros((int64_t)size, 1);
+    assert_ok(keel_step_state_save(m->step, blob, size));
+    const uint64_t hash = fnv(model_memory_digest(m), blob, size);
+    free(blob);
     return hash;
 }

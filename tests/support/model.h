@@ -6,7 +6,7 @@
 
 #include "keel/keel.h"
 
-enum { MODEL_PARAMS = 128, MODEL_GROUPS = 4 };
+enum { MODEL_PARAMS = 1100, MODEL_GROUPS = 4 };
 
 typedef struct model {
     keel_config cfg;
@@ -47,7 +47,9 @@ keel_report model_report(const model *m);
 /* Step, then memory. */
 void model_end(model *m);
 
-/* A whole model to compare another one with: state blob, masters, moments, copies. */
+/* To compare a model with another one or with itself: gradients, masters, moments and copies; and
+ * these together with the state blob. */
+uint64_t model_memory_digest(const model *m);
 uint64_t model_digest(model *m);
 
 #endif
