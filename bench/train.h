@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Copyright the Keel authors */
+/* keel train in pieces: what it is asked, what a run yields.
+ *
+ *   cmd_train.c     options in, table, JSON and plot out
+ *   train_run.c     one run: a thread per rank, their results compared
+ *   train_rank.c    one rank: shards, exchange, step
+ *   train_files.c   report lines and checkpoints */
+#ifndef BENCH_TRAIN_H
+#define BENCH_TRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "keel/keel.h"
+#include "model.h"
+
+enum {
+    TRAIN_SHARDS = 8, /* micro-shards of a batch, whatever the number of ranks */
+    TRAIN_ROWS = 1500, /* the rest of the digits is held out */
+    TRAIN_INJECTIONS = 16,
+    TRAIN_CLIPS = 4
+};
+
+/* Which format matmuls take, and what the loss scale does: a recipe is a row. */
+typedef struct train_recipe {
+    const char *name;
+    keel_format format;
+    keel_loss_scale_mode loss_scale;
+} train_recipe;
+extern const train_recipe train_recipes[];
+extern const int train_recipe_count;
+
+typedef enum train_fault { TRAIN_SPIKE, TRAIN_INF, TRAIN_NAN } train_fault;
+
+/* One gradient gone wrong: on the first shard of a rank, at a step counted from 1. */
+typedef struct train_injection {
+    train_fault fault;
+    int64_t step;
+    int32_t rank;
+} train_injection;
+
+typedef struct train_injections {
+    train_injection at[TRAIN_INJECTIONS];
+    int32_t count;
+} train_injections;
+
+typedef struct train_options {
+    int64_t ranks;
+    int64_t steps;
+    int64_t batch;
+    int64_t seed;
+    int64_t interval;
+    double lr;
+    double init_scale;
+    int optimizer; /* 0 sgd with momentum, 1 adamw */
+    bool probe;
+    train_injections injections;
+    const char *load; /* checkpoint to start from, or NULL */
+    const char *save; /* checkpoint to write, or NULL */
+} train_options;
+
+/* One step as rank 0 saw it. */
+typedef struct train_point {
+    float loss; /* of the batch, mean of the shards' */
+    keel_report report;
+    char culprit[32]; /* name of the culprit tensor, or "" */
+} train_point;
+
+/* What a run yields; points are the caller's to free through train_result_free(). */
+typedef struct train_result {
+    const train_recipe *recipe;
+    double max_norm;
+    int64_t first_step; /* number of the first point, 1 unless resumed */
+    int64_t count;      /* points */
+    train_point *points;
+    int64_t applied;
+    int64_t skipped;
+    float loss_scale;
+    double accuracy; /* on the held-out rows */
+    double loss;     /* there */
+    double norm_median;
+    double clip_rate; /* of the applied steps */
+    double last_norm;
+    uint32_t params_crc;
+    keel_counters counters; /* of rank 0 */
+} train_result;
+
+typedef void (*train_progress)(int64_t done, int64_t total);
+
+/* train_run: 0, or an exit code after saying why. */
+int train_run(const train_options *o, const train_recipe *recipe, double max_norm,
+              train_progress progress, train_result *out);
+void train_result_free(train_result *r);
+
+/* train_crc32: of a block of memory (IEEE 802.3). */
+uint32_t train_crc32(const void *bytes, size_t n);
+
+/* train_inject_parse: "inf@50:2,spike@100" into an injection list; NULL, or what was wanted. */
+const char *train_inject_parse(const char *text, void *injections);
+
+/* A rank's memory that outlives the process, saved and loaded as a whole. */
+typedef struct train_checkpoint {
+    float *params;
+    float *moment1;
+    float *moment2;
+    keel_step *rules;
+    const train_recipe *recipe;
+    int64_t step; /* the last one done */
+} train_checkpoint;
+
+/* train_load: 0, or an exit code (nothing loaded); only one rank says why. */
+int train_load(const char *path, train_checkpoint *c, bool speaks);
+int train_save(const char *path, const train_checkpoint *c);
+
+/* train_report_line: one step as a line of JSON. */
+void train_report_line(FILE *file, const train_result *r, const train_options *o, int64_t index);
+
+#endif
