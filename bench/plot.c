@@ -7,25 +7,35 @@
 #include <string.h>
 
 enum {
-    MARGIN_LEFT = 58,
-    MARGIN_RIGHT = 16,
-    PANEL_TITLE = 24,
-    PANEL_FOOT = 38,
-    PANEL_HEIGHT = 130, /* of the drawing area */
-    WIDE = 760,         /* a cell, alone in its row */
-    NARROW = 400,
-    LETTER = 7, /* width to allow for a letter of the legend */
+    MARGIN_LEFT = 62,
+    MARGIN_RIGHT = 20,
+    HEAD = 34, /* the legend */
+    HEAD_TITLE = 26,
+    PANEL_TITLE = 26,
+    PANEL_HEIGHT = 150, /* of the drawing area */
+    PANEL_GAP = 14,
+    FOOT = 32,  /* numbers and label of x, under the lowest panels */
+    WIDE = 900, /* a cell, alone in its row */
+    NARROW = 450,
+    LETTER = 7,   /* width to allow for a letter of the legend */
+    SAMPLE = 30,  /* length of a line in the legend */
+    MARK_ROW = 9, /* height of a series' marks */
     LINE_POINTS = 1000,
-    MARK_ROW = 8,
 };
 
-/* Told apart by people who see few colours (Okabe and Ito). */
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",
-                                      "#cc79a7", "#e69f00", "#56b4e9"};
+/* Colours that people who see few of them tell apart (Okabe and Ito); dashes, for paper without
+ * any and for curves that cover each other. */
+typedef struct pen {
+    const char *colour, *dashes;
+} pen;
 
-static const char *colour_of(int series)
+static const pen *pen_of(int series)
 {
-    return colours[(size_t)series % (sizeof colours / sizeof colours[0])];
+    static const pen pens[] = {
+        {"#0072b2", "none"}, {"#d55e00", "7 4"},     {"#009e73", "2 4"},
+        {"#cc79a7", "12 4"}, {"#e69f00", "7 4 2 4"}, {"#56b4e9", "4 3"},
+    };
+    return &pens[(size_t)series % (sizeof pens / sizeof pens[0])];
 }
 
 typedef struct range {
@@ -37,7 +47,11 @@ typedef struct frame {
     double left, top, width, height;
     plot_axis axis;
     range x, y;
+    double marks; /* height of the rows of marks, below the curves */
 } frame;
+
+#define GRID "#e8e8e8"
+#define AXIS "#888"
 
 /* ---- text ---- */
 
@@ -81,10 +95,13 @@ static void put_power(FILE *file, double x, double y, int base, int exponent)
 
 /* ---- ranges ---- */
 
+/* So that no difference of two values overflows. */
+#define FARTHEST 1e300
+
 /* NaN where a value has no place on the axis. */
 static double on_axis(plot_axis axis, double value)
 {
-    if (!isfinite(value) || (axis != PLOT_LINEAR && value <= 0)) return NAN;
+    if (!(fabs(value) <= FARTHEST) || (axis != PLOT_LINEAR && value <= 0)) return NAN;
     if (axis == PLOT_LOG2) return log2(value);
     return axis == PLOT_LOG10 ? log10(value) : value;
 }
@@ -96,11 +113,13 @@ static void include(range *r, double value)
     r->hi = fmax(r->hi, value);
 }
 
-/* A logarithmic axis shows one whole power at least, so that it has a tick. */
+/* A logarithmic axis shows one whole power at least, so that it has a tick; the noise of a constant
+ * fills no linear one. */
 static range padded(range r, plot_axis axis)
 {
     if (r.lo > r.hi) r = (range){0, 1};
-    const double least = axis == PLOT_LINEAR ? fmax(fabs(r.hi), 1) * 1e-3 : 1;
+    const double size = fmax(fabs(r.lo), fabs(r.hi));
+    const double least = axis != PLOT_LINEAR || size == 0 ? 1 : size * 1e-3;
     const double missing = fmax(least - (r.hi - r.lo), 0) / 2;
     const double air = (r.hi - r.lo) * 0.06;
     return (range){r.lo - fmax(missing, air), r.hi + fmax(missing, air)};
@@ -110,7 +129,7 @@ static range y_range(const plot *p, const plot_panel *panel)
 {
     range r = {INFINITY, -INFINITY};
     for (int s = 0; s < p->series_count; s++) {
-        for (int64_t i = 0; i < p->series[s].count; i++) {
+        for (int64_t i = 0; panel->y[s] && i < p->series[s].count; i++) {
             include(&r, on_axis(panel->axis, panel->y[s][i]));
         }
     }
@@ -134,7 +153,7 @@ static double place_x(const frame *f, double x)
 
 static double place_y(const frame *f, double y)
 {
-    return f->top + (f->y.hi - y) / (f->y.hi - f->y.lo) * f->height;
+    return f->top + (f->y.hi - y) / (f->y.hi - f->y.lo) * (f->height - f->marks);
 }
 
 /* ---- axes ---- */
@@ -148,65 +167,87 @@ static double nice_distance(range r, int wanted)
     return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
 }
 
-static double first_tick(range r, double distance)
+static double first_multiple(range r, double distance)
 {
-    return ceil(r.lo / distance - 1e-9) * distance;
+    return ceil(r.lo / distance - 1e-9);
 }
 
-static void put_gridline(FILE *file, const frame *f, double y)
-{
-    fprintf(file, "<path d=\"M%.1f %.1fh%.1f\" stroke=\"#e4e4e4\"/>\n", f->left, y, f->width);
-}
-
-/* Far powers of ten read better as such; powers of two always do. */
+/* Powers of two always read best as such, powers of ten when they are far. */
 static bool wants_powers(const frame *f)
 {
     return f->axis == PLOT_LOG2 || f->y.lo < -4 || f->y.hi > 4;
 }
 
-static void put_y_ticks(FILE *file, const frame *f)
+static void put_y_tick(FILE *file, const frame *f, double y)
 {
-    const bool logarithmic = f->axis != PLOT_LINEAR;
-    double distance = nice_distance(f->y, 4);
-    if (logarithmic) distance = fmax(ceil(distance), 1);
-    for (double y = first_tick(f->y, distance); y <= f->y.hi; y += distance) {
-        const double at = place_y(f, y);
-        put_gridline(file, f, at);
-        if (logarithmic && wants_powers(f)) {
-            put_power(file, f->left - 6, at + 4, f->axis == PLOT_LOG2 ? 2 : 10, (int)lround(y));
-            continue;
+    const double at = place_y(f, y);
+    fprintf(file, "<path d=\"M%.1f %.1fh%.1f\" stroke=\"" GRID "\"/>\n", f->left, at, f->width);
+    if (f->axis != PLOT_LINEAR && wants_powers(f) && y == rint(y)) {
+        put_power(file, f->left - 8, at + 4, f->axis == PLOT_LOG2 ? 2 : 10, (int)y);
+        return;
+    }
+    char label[32];
+    snprintf(label, sizeof label, "%g", f->axis == PLOT_LINEAR ? y : pow(10, y));
+    put_text(file, f->left - 8, at + 4, "text-anchor=\"end\"", label);
+}
+
+/* 1, 2, 5, 10, 20, ...: for an axis with few powers of ten. */
+static void put_digit_ticks(FILE *file, const frame *f)
+{
+    const double digits[] = {0, log10(2), log10(5)};
+    for (double power = floor(f->y.lo); power <= f->y.hi; power++) {
+        for (int i = 0; i < 3; i++) {
+            const double y = power + digits[i];
+            if (y >= f->y.lo && y <= f->y.hi) put_y_tick(file, f, y);
         }
-        char label[32];
-        const bool is_zero = fabs(y) < distance * 1e-6;
-        snprintf(label, sizeof label, "%g", logarithmic ? pow(10, y) : is_zero ? 0 : y);
-        put_text(file, f->left - 6, at + 4, "text-anchor=\"end\"", label);
     }
 }
 
-static void put_x_ticks(FILE *file, const frame *f)
+static void put_y_ticks(FILE *file, const frame *f)
+{
+    if (f->axis == PLOT_LOG10 && f->y.hi - f->y.lo < 2) {
+        put_digit_ticks(file, f);
+        return;
+    }
+    double distance = nice_distance(f->y, 4);
+    if (f->axis != PLOT_LINEAR) distance = fmax(ceil(distance), 1);
+    for (double k = first_multiple(f->y, distance); k * distance <= f->y.hi; k++) {
+        put_y_tick(file, f, k * distance + 0.0); /* + 0.0: no "-0" */
+    }
+}
+
+static void put_x_ticks(FILE *file, const frame *f, bool numbers)
 {
     const double distance = fmax(nice_distance(f->x, f->width > 500 ? 8 : 5), 1);
     const double bottom = f->top + f->height;
-    for (double x = first_tick(f->x, distance); x <= f->x.hi; x += distance) {
+    for (double k = first_multiple(f->x, distance); k * distance <= f->x.hi; k++) {
+        const double at = place_x(f, k * distance);
+        fprintf(file, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"" GRID "\"/>\n", at, f->top, bottom);
+        fprintf(file, "<path d=\"M%.1f %.1fv4\" stroke=\"" AXIS "\"/>\n", at, bottom);
+        if (!numbers) continue;
         char label[32];
-        snprintf(label, sizeof label, "%g", x);
-        fprintf(file, "<path d=\"M%.1f %.1fv4\" stroke=\"#888\"/>\n", place_x(f, x), bottom);
-        put_text(file, place_x(f, x), bottom + 16, "text-anchor=\"middle\"", label);
+        snprintf(label, sizeof label, "%.12g", k * distance + 0.0);
+        put_text(file, at, bottom + 17, "text-anchor=\"middle\"", label);
     }
 }
 
-static void put_axes(FILE *file, const plot *p, const plot_panel *panel, const frame *f)
+/* The lowest panel of a column speaks for x. */
+static void put_axes(FILE *file, const plot *p, const plot_panel *panel, const frame *f,
+                     bool lowest)
 {
-    put_text(file, f->left, f->top - 8, "font-weight=\"bold\"", panel->title);
+    const double bottom = f->top + f->height;
+    put_text(file, f->left, f->top - 9, "font-weight=\"bold\"", panel->title);
+    put_x_ticks(file, f, lowest);
     put_y_ticks(file, f);
-    put_x_ticks(file, f);
-    fprintf(file, "<path d=\"M%.1f %.1fv%.1fh%.1f\" stroke=\"#888\" fill=\"none\"/>\n", f->left,
-            f->top, f->height, f->width);
-    put_text(file, f->left + f->width, f->top + f->height + 30, "text-anchor=\"end\" fill=\"#555\"",
-             p->x_label);
-    if (panel->guide == 0) return;
-    fprintf(file, "<path d=\"M%.1f %.1fh%.1f\" stroke=\"#555\" stroke-dasharray=\"5 4\"/>\n",
-            f->left, place_y(f, on_axis(panel->axis, panel->guide)), f->width);
+    fprintf(file, "<path d=\"M%.1f %.1fV%.1fh%.1f\" stroke=\"" AXIS "\" fill=\"none\"/>\n", f->left,
+            f->top, bottom, f->width);
+    if (lowest) {
+        put_text(file, f->left + f->width / 2, bottom + FOOT, "text-anchor=\"middle\"", p->x_label);
+    }
+    const double guide = panel->guide == 0 ? NAN : on_axis(panel->axis, panel->guide);
+    if (isnan(guide)) return;
+    fprintf(file, "<path d=\"M%.1f %.1fh%.1f\" stroke=\"" AXIS "\"/>\n", f->left, place_y(f, guide),
+            f->width);
 }
 
 /* ---- curves ---- */
@@ -252,68 +293,99 @@ static void put_curve(FILE *file, const plot *p, const frame *f, const double *y
         begins = found[0] < 0;
     }
     fprintf(file,
-            "\" stroke=\"%s\" stroke-width=\"1.5\" fill=\"none\" stroke-linejoin=\"round\" "
-            "stroke-linecap=\"round\"/>\n",
-            colour_of(series));
+            "\" stroke=\"%s\" stroke-dasharray=\"%s\" stroke-width=\"1.6\" fill=\"none\" "
+            "stroke-linejoin=\"round\" stroke-linecap=\"round\"/>\n",
+            pen_of(series)->colour, pen_of(series)->dashes);
 }
 
-/* A row of triangles per series, so that marks at the same x stay apart. */
+/* ---- marks ---- */
+
+static bool has_marks(const plot_series *s)
+{
+    for (int64_t i = 0; s->marked && i < s->count; i++) {
+        if (s->marked[i]) return true;
+    }
+    return false;
+}
+
+/* Of the series before `end`, those with marks. */
+static int mark_rows(const plot *p, int end)
+{
+    int rows = 0;
+    for (int s = 0; s < end; s++) rows += has_marks(&p->series[s]);
+    return rows;
+}
+
+static void put_cross(FILE *file, double x, double y, const char *colour)
+{
+    fprintf(file,
+            "<path d=\"M%.1f %.1fl6 6m0 -6l-6 6\" stroke=\"%s\" stroke-width=\"1.4\" "
+            "fill=\"none\"/>\n",
+            x - 3, y - 3, colour);
+}
+
+/* A row for each series, so that marks at the same x stay apart; the first series is on top. */
 static void put_marks(FILE *file, const plot *p, const frame *f, int series)
 {
     const plot_series *s = &p->series[series];
-    if (!s->marked) return;
+    if (!has_marks(s)) return;
+    const double y = f->top + f->height - f->marks + MARK_ROW * (mark_rows(p, series) + 0.5);
     for (int64_t i = 0; i < s->count; i++) {
         if (!s->marked[i]) continue;
-        fprintf(file, "<path d=\"M%.1f %.1fl4 -6h-8z\" fill=\"%s\"/>\n",
-                place_x(f, p->x_first + (double)i), f->top + 6 + MARK_ROW * series,
-                colour_of(series));
+        put_cross(file, place_x(f, p->x_first + (double)i), y, pen_of(series)->colour);
     }
 }
 
-static void put_panel(FILE *file, const plot *p, const plot_panel *panel, frame f)
+static void put_panel(FILE *file, const plot *p, const plot_panel *panel, frame f, bool lowest)
 {
     f.axis = panel->axis;
     f.x = x_range(p);
     f.y = y_range(p, panel);
-    put_axes(file, p, panel, &f);
-    for (int s = 0; s < p->series_count; s++) put_curve(file, p, &f, panel->y[s], s);
-    for (int s = 0; s < p->series_count; s++) put_marks(file, p, &f, s);
+    f.marks = MARK_ROW * mark_rows(p, p->series_count);
+    put_axes(file, p, panel, &f, lowest);
+    for (int s = 0; s < p->series_count; s++) {
+        if (panel->y[s]) put_curve(file, p, &f, panel->y[s], s);
+        put_marks(file, p, &f, s);
+    }
 }
 
 /* ---- the picture ---- */
-
-static bool has_marks(const plot *p)
-{
-    for (int s = 0; s < p->series_count; s++) {
-        for (int64_t i = 0; p->series[s].marked && i < p->series[s].count; i++) {
-            if (p->series[s].marked[i]) return true;
-        }
-    }
-    return false;
-}
 
 static void put_legend(FILE *file, const plot *p, double y)
 {
     double x = MARGIN_LEFT;
     for (int s = 0; s < p->series_count; s++) {
-        fprintf(file, "<path d=\"M%.1f %.1fh18\" stroke=\"%s\" stroke-width=\"3\"/>\n", x, y - 4,
-                colour_of(s));
-        put_text(file, x + 24, y, "", p->series[s].name);
-        x += 44 + LETTER * (double)strlen(p->series[s].name);
+        fprintf(file,
+                "<path d=\"M%.1f %.1fh%d\" stroke=\"%s\" stroke-dasharray=\"%s\" "
+                "stroke-width=\"2.4\"/>\n",
+                x, y - 4, SAMPLE, pen_of(s)->colour, pen_of(s)->dashes);
+        put_text(file, x + SAMPLE + 6, y, "", p->series[s].name);
+        x += SAMPLE + 26 + LETTER * (double)strlen(p->series[s].name);
     }
-    if (!p->mark_label || !has_marks(p)) return;
-    fprintf(file, "<path d=\"M%.1f %.1fl4 -6h-8z\" fill=\"#555\"/>\n", x + 4, y);
-    put_text(file, x + 14, y, "", p->mark_label);
+    if (!p->mark_label || mark_rows(p, p->series_count) == 0) return;
+    put_cross(file, x + 3, y - 4, "#555");
+    put_text(file, x + 12, y, "", p->mark_label);
+}
+
+/* Where panel i has its drawing area. */
+static frame panel_frame(int i, int columns, int cell_width, int head)
+{
+    return (frame){
+        .left = cell_width * (i % columns) + MARGIN_LEFT,
+        .top = head + (PANEL_TITLE + PANEL_HEIGHT + PANEL_GAP) * (i / columns) + PANEL_TITLE,
+        .width = cell_width - MARGIN_LEFT - MARGIN_RIGHT,
+        .height = PANEL_HEIGHT,
+    };
 }
 
 void plot_svg(const plot *p, FILE *file)
 {
     const int columns = p->columns > 1 ? p->columns : 1;
     const int cell_width = columns > 1 ? NARROW : WIDE;
-    const int cell_height = PANEL_TITLE + PANEL_HEIGHT + PANEL_FOOT;
-    const int head = p->title ? 56 : 32;
+    const int head = HEAD + (p->title ? HEAD_TITLE : 0);
     const int width = cell_width * columns;
-    const int height = head + cell_height * ((p->panel_count + columns - 1) / columns);
+    const int rows = (p->panel_count + columns - 1) / columns;
+    const int height = head + (PANEL_TITLE + PANEL_HEIGHT + PANEL_GAP) * rows + FOOT;
 
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
@@ -321,17 +393,12 @@ void plot_svg(const plot *p, FILE *file)
             "fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
             width, height, width, height, width, height);
     if (p->title) {
-        put_text(file, MARGIN_LEFT, 24, "font-size=\"15\" font-weight=\"bold\"", p->title);
+        put_text(file, MARGIN_LEFT, 26, "font-size=\"15\" font-weight=\"bold\"", p->title);
     }
-    put_legend(file, p, head - 10);
+    put_legend(file, p, head - 12);
     for (int i = 0; i < p->panel_count; i++) {
-        const frame f = {
-            .left = cell_width * (i % columns) + MARGIN_LEFT,
-            .top = head + cell_height * (i / columns) + PANEL_TITLE,
-            .width = cell_width - MARGIN_LEFT - MARGIN_RIGHT,
-            .height = PANEL_HEIGHT,
-        };
-        put_panel(file, p, &p->panels[i], f);
+        put_panel(file, p, &p->panels[i], panel_frame(i, columns, cell_width, head),
+                  i + columns >= p->panel_count);
     }
     fputs("</svg>\n", file);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
 /* Line charts as SVG: panels over one x axis, the same series in each.  The same input gives the
- * same bytes. */
+ * same bytes.  Texts are UTF-8. */
 #ifndef BENCH_PLOT_H
 #define BENCH_PLOT_H
 
@@ -19,14 +19,15 @@ typedef enum plot_axis {
 typedef struct plot_series {
     const char *name;
     int64_t count;
-    const bool *marked; /* count flags: points of note, shown at the panel's edge; NULL = none */
+    const bool *marked; /* count flags: points of note, crosses under the curves; NULL = none */
 } plot_series;
 
 typedef struct plot_panel {
     const char *title;
     plot_axis axis;
-    const double *const *y; /* y[s][i]: series s at x_first + i; a gap where it cannot be drawn */
-    double guide;           /* a dashed line at this value; 0 = none */
+    /* y[s][i]: series s at x_first + i; a gap where it cannot be drawn.  y[s] NULL: not here. */
+    const double *const *y;
+    double guide; /* a thin line at this value; 0 = none */
 } plot_panel;
 
 typedef struct plot {
