@@ -154,7 +154,7 @@ static keel_status run_all(demo_results *r)
     return KEEL_OK;
 }
 
-static int demo(demo_results *r, bool as_json)
+static int demo(demo_results *r, bool as_json, cli_output *picture)
 {
     const keel_status status = run_all(r);
     if (status == KEEL_ERR_NO_MEMORY) return cli_fail(CLI_ENVIRONMENT, "out of memory");
@@ -164,7 +164,10 @@ static int demo(demo_results *r, bool as_json)
     } else {
         print_results(r);
     }
-    return CLI_OK;
+    if (picture->file && !demo_plot(r, picture->file)) {
+        return cli_fail(CLI_ENVIRONMENT, "out of memory");
+    }
+    return cli_output_commit(picture);
 }
 
 int cmd_demo(int argc, char **argv)
@@ -173,9 +176,10 @@ int cmd_demo(int argc, char **argv)
                                   .init_scale = 65536,
                                   .grad_size = 1e-7,
                                   .interval = 3,
-                                  .steps = 12,
+                                  .steps = 20,
                                   .seed = 1}};
     demo_options *o = &r.options;
+    const char *plot_path = NULL;
     bool as_json = false;
     const cli_option rows[] = {
         {.name = "max-norm",
@@ -220,6 +224,11 @@ int cmd_demo(int argc, char **argv)
          .hi = 0x1p53,
          .value = "N",
          .help = "of the random gradients"},
+        {.name = "plot",
+         .kind = CLI_TEXT,
+         .dest = &plot_path,
+         .value = "FILE",
+         .help = "write the loss scale and the descents as an SVG"},
         CLI_JSON(&as_json),
         {.name = NULL},
     };
@@ -233,7 +242,11 @@ int cmd_demo(int argc, char **argv)
     };
     cli_args args;
     if (!cli_parse(&usage, argc, argv, &args)) return args.exit_code;
-    const int code = demo(&r, as_json);
+    cli_output picture;
+    int code = cli_output_open(&picture, plot_path);
+    if (code != CLI_OK) return code;
+    code = demo(&r, as_json, &picture);
+    cli_output_discard(&picture);
     demo_free(&r);
     return code;
 }

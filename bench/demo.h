@@ -56,7 +56,7 @@ typedef struct demo_flush {
 } demo_flush;
 
 /* f(x) = x^2/2 by gradient descent, with one wrong gradient. */
-enum { DEMO_DESCENT_STEPS = 40 };
+enum { DEMO_DESCENT_STEPS = 20 };
 typedef struct demo_descent {
     double max_norm;
     double loss[DEMO_DESCENT_STEPS + 1]; /* before step 1, after step 1, ... */
@@ -92,7 +92,7 @@ void demo_free(demo_results *results);
 
 void demo_json(const demo_results *results, FILE *file);
 
-/* Evenly from [0, 1); the same sequence on every machine. */
-double demo_uniform(uint64_t *state);
+/* demo_plot: an SVG; false: out of memory, nothing written. */
+bool demo_plot(const demo_results *results, FILE *file);
 
 #endif

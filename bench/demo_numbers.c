@@ -7,13 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-double demo_uniform(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
-}
+#include "rng.h"
 
 /* ---- clip ---- */
 
@@ -70,16 +64,13 @@ keel_status demo_run_casts(demo_results *out)
 
 enum { SAMPLES = 1 << 18 };
 
-static void fill_normal(float *x, int64_t count, double deviation, int64_t seed)
+static void fill_normal(float *x, uint64_t count, double deviation, uint64_t seed)
 {
     const double turn = 6.283185307179586;
-    uint64_t state = (uint64_t)seed;
-    for (int64_t i = 0; i + 1 < count; i += 2) {
+    for (uint64_t i = 0; i < count; i++) {
         /* 1 - u is never 0 */
-        const double radius = deviation * sqrt(-2 * log(1 - demo_uniform(&state)));
-        const double angle = turn * demo_uniform(&state);
-        x[i] = (float)(radius * cos(angle));
-        x[i + 1] = (float)(radius * sin(angle));
+        const double radius = deviation * sqrt(-2 * log(1 - rng_uniform(seed, 2 * i)));
+        x[i] = (float)(radius * cos(turn * rng_uniform(seed, 2 * i + 1)));
     }
 }
 
@@ -106,7 +97,8 @@ keel_status demo_run_flushes(demo_results *out)
     float *x = malloc(SAMPLES * sizeof *x);
     uint16_t *codes = malloc(SAMPLES * sizeof *codes);
     keel_status status = x && codes ? KEEL_OK : KEEL_ERR_NO_MEMORY;
-    if (status == KEEL_OK) fill_normal(x, SAMPLES, out->options.grad_size, out->options.seed);
+    if (status == KEEL_OK)
+        fill_normal(x, SAMPLES, out->options.grad_size, (uint64_t)out->options.seed);
     for (int i = 0; i < DEMO_FLUSHES && status == KEEL_OK; i++) {
         out->flushes[i] = rows[i];
         status = run_flush(&out->flushes[i], x, codes);

@@ -6,12 +6,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "rng.h"
+
 /* ---- the loss scale ---- */
 
 enum { ELEMENTS = 64 };
 
 typedef struct model {
-    uint64_t random;
+    uint64_t seed, drawn;      /* random numbers so far */
     float truth[ELEMENTS];     /* gradients as exact arithmetic would have them */
     uint16_t scaled[ELEMENTS]; /* what backward leaves behind: f16, times the loss scale */
     float master[ELEMENTS];
@@ -36,7 +38,7 @@ static keel_status begin(model *m, const demo_options *o)
     keel_param param = KEEL_PARAM_INIT;
     param.grad = (keel_tensor){.data = m->scaled, .numel = ELEMENTS, .format = KEEL_FORMAT_F16};
     param.master = m->master;
-    m->random = (uint64_t)o->seed;
+    m->seed = (uint64_t)o->seed;
     return keel_step_create(&cfg, &param, 1, NULL, 0, &m->step);
 }
 
@@ -47,8 +49,9 @@ static keel_status backward(model *m, double size)
     const keel_status status = keel_step_loss_scale(m->step, &scale);
     if (status != KEEL_OK) return status;
     for (int i = 0; i < ELEMENTS; i++) {
-        const double sign = demo_uniform(&m->random) < 0.5 ? -1 : 1;
-        m->truth[i] = (float)(sign * size * (0.75 + 0.5 * demo_uniform(&m->random)));
+        /* Both signs, 0.75 to 1.25 of the size. */
+        const double u = 2 * rng_uniform(m->seed, m->drawn++) - 1;
+        m->truth[i] = (float)(size * (u < 0 ? u / 2 - 0.75 : u / 2 + 0.75));
     }
     const keel_tensor src = {.data = m->truth, .numel = ELEMENTS, .format = KEEL_FORMAT_F32};
     const keel_tensor dst = {

@@ -60,7 +60,7 @@ static void test_demo__what_half_precision_loses(void **state)
     expect_near(&o, "casts[3].stored", 6.552e-4, 5e-8);
     assert_true(json_is(o.out, "casts[4].stored", "1"));
     expect_near(&o, "flush[0].share", 0.234, 0.005);
-    assert_true(json_is(o.out, "flush[1].share", "0"));
+    expect_near(&o, "flush[1].share", 0, 3e-5); /* P(abs(x) < 2^-41) is 4e-6 */
     assert_true(json_is(o.out, "flush[2].share", "0"));
     outcome_free(&o);
     o = run_keel("demo");
@@ -74,10 +74,11 @@ static void test_demo__what_half_precision_loses(void **state)
 static void test_demo__trace_of_the_loss_scale(void **state)
 {
     (void)state;
-    static const int exponents[] = {16, 16, 16, 17, 17, 17, 16, 16, 16, 17, 17, 17};
+    static const int exponents[] = {16, 16, 16, 17, 17, 17, 16, 16, 16, 17,
+                                    17, 17, 18, 18, 18, 19, 19, 19, 20, 20};
     outcome o = demo_json("");
-    assert_int_equal(json_count(o.out, "trace.steps"), 12);
-    for (int i = 0; i < 12; i++) {
+    assert_int_equal(json_count(o.out, "trace.steps"), 20);
+    for (int i = 0; i < 20; i++) {
         char path[64];
         snprintf(path, sizeof path, "trace.steps[%d].loss_scale", i);
         expect_near(&o, path, ldexp(1, exponents[i]), 0);
@@ -118,6 +119,29 @@ static void test_demo__a_clip_contains_the_spike(void **state)
     outcome_free(&o);
 }
 
+static void expect_shell(const char *line, int code)
+{
+    outcome o = run_shell(line);
+    if (o.code != code) fail_msg("%s: exit %d\n%s%s", line, o.code, o.out, o.err);
+    outcome_free(&o);
+}
+
+static void test_demo__picture_is_whole_or_absent(void **state)
+{
+    (void)state;
+    expect_shell("d=$(mktemp -d) && \"$KEEL\" demo --plot $d/a.svg >/dev/null &&"
+                 " grep -q '</svg>' $d/a.svg && grep -q 'skipped step' $d/a.svg &&"
+                 " test \"$(ls $d)\" = a.svg && rm -r $d",
+                 0);
+    expect_shell(
+        "d=$(mktemp -d); \"$KEEL\" demo --steps 0 --plot $d/a.svg; test $? = 2 && rmdir $d", 0);
+    expect_shell("\"$KEEL\" demo --plot /nowhere/a.svg", 3);
+    /* The picture must not land in a closed stdout's place, nor its failure go unseen. */
+    expect_shell("d=$(mktemp -d); \"$KEEL\" demo --plot $d/a.svg >&-; test $? = 3 || exit 1;"
+                 " grep -q 'One norm' $d/a.svg && exit 1; rm -r $d",
+                 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +150,7 @@ int main(void)
         cmocka_unit_test(test_demo__trace_of_the_loss_scale),
         cmocka_unit_test(test_demo__each_what_if_is_one_option),
         cmocka_unit_test(test_demo__a_clip_contains_the_spike),
+        cmocka_unit_test(test_demo__picture_is_whole_or_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
