@@ -18,7 +18,6 @@
 
 enum {
     TRAIN_SHARDS = 8, /* micro-shards of a batch, whatever the number of ranks */
-    TRAIN_ROWS = 1500, /* the rest of the digits is held out */
     TRAIN_INJECTIONS = 16,
     TRAIN_CLIPS = 4
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* One rank: it computes its micro-shards, the ranks exchange them, and every rank adds all of them in
- * shard order, so the gradient does not depend on how many ranks there are.  The exchange is an
+/* One rank: it computes its micro-shards, the ranks exchange them, and every rank adds all of them
+ * in shard order, so the gradient does not depend on how many ranks there are.  The exchange is an
  * integer sum in which each rank fills its own slots and zeros stand elsewhere: it moves bits
  * exactly over any communicator, and it is the barrier of a step. */
 #include "train_rank.h"
@@ -28,20 +28,20 @@ typedef struct rank_memory {
     float grad[MODEL_PARAMS];             /* of one shard; then the sum of all */
     unsigned char copy[MODEL_PARAMS * 4]; /* params in the recipe's format */
     unsigned char sum[MODEL_PARAMS * 4];  /* summed gradient in the recipe's format */
-    float pixels[DIGITS_ROWS][MODEL_INPUTS];
-    uint8_t labels[DIGITS_ROWS];
-    uint32_t order[TRAIN_ROWS];
+    digits data;
+    int order[DIGITS_TRAIN];
+    float weights[MODEL_PARAMS]; /* the copy as matmuls see it */
 } rank_memory;
 
 typedef struct worker {
     train_rank *rank;
     const train_options *o;
     rank_memory *mem;
-    model *net;
     keel_step *step;
     exchange ex;
-    float *batch_x;
-    uint8_t *batch_labels;
+    model_work *net;
+    float pixels[MODEL_ROWS_MAX * DIGITS_PIXELS]; /* of one shard */
+    uint8_t labels[MODEL_ROWS_MAX];
     int64_t order_epoch; /* the epoch mem->order is shuffled for, -1 = none */
 } worker;
 
@@ -50,32 +50,18 @@ static int64_t width_of(keel_format format)
     return keel_format_get(format)->storage_bytes;
 }
 
-/* The same rows in the same order for every seed: what is held out never changes. */
-static void load_digits(rank_memory *mem)
-{
-    uint32_t rows[DIGITS_ROWS];
-    rng r = rng_begin(0, 2);
-    for (uint32_t i = 0; i < DIGITS_ROWS; i++) {
-        const uint32_t j = rng_below(&r, i + 1);
-        rows[i] = rows[j];
-        rows[j] = i;
-    }
-    for (int i = 0; i < DIGITS_ROWS; i++) {
-        uint8_t raw[DIGITS_PIXELS];
-        digits_pixels((int)rows[i], raw);
-        for (int k = 0; k < DIGITS_PIXELS; k++) mem->pixels[i][k] = (float)raw[k] / 16.0f;
-        mem->labels[i] = (uint8_t)digits_label((int)rows[i]);
-    }
-}
-
+/* Fisher and Yates, from the seed and the epoch alone. */
 static void shuffle_epoch(worker *w, int64_t epoch)
 {
     if (w->order_epoch == epoch) return;
-    rng r = rng_begin((uint64_t)w->o->seed, 1000 + (uint64_t)epoch);
-    for (uint32_t i = 0; i < TRAIN_ROWS; i++) {
-        const uint32_t j = rng_below(&r, i + 1);
-        w->mem->order[i] = w->mem->order[j];
-        w->mem->order[j] = i;
+    const uint64_t seed = rng_bits((uint64_t)w->o->seed, (uint64_t)epoch);
+    int *order = w->mem->order;
+    for (int i = 0; i < DIGITS_TRAIN; i++) order[i] = i;
+    for (int i = DIGITS_TRAIN - 1; i > 0; i--) {
+        const int k = rng_below(seed, (uint64_t)i, i + 1);
+        const int kept = order[i];
+        order[i] = order[k];
+        order[k] = kept;
     }
     w->order_epoch = epoch;
 }
@@ -86,10 +72,11 @@ static void load_shard(worker *w, int64_t step, int shard)
     const int64_t samples = w->o->batch / TRAIN_SHARDS;
     int64_t at = (step - 1) * w->o->batch + shard * samples;
     for (int64_t i = 0; i < samples; i++, at++) {
-        shuffle_epoch(w, at / TRAIN_ROWS);
-        const uint32_t row = w->mem->order[at % TRAIN_ROWS];
-        memcpy(w->batch_x + i * MODEL_INPUTS, w->mem->pixels[row], sizeof w->mem->pixels[row]);
-        w->batch_labels[i] = w->mem->labels[row];
+        shuffle_epoch(w, at / DIGITS_TRAIN);
+        const int row = w->mem->order[at % DIGITS_TRAIN];
+        memcpy(w->pixels + i * DIGITS_PIXELS, w->mem->data.pixels[row],
+               sizeof w->mem->data.pixels[row]);
+        w->labels[i] = w->mem->data.labels[row];
     }
 }
 
@@ -103,7 +90,7 @@ static void inject(const worker *w, int64_t step, int shard)
         const train_injection *in = &w->o->injections.at[i];
         if (in->step != step || in->rank != rank) continue;
         if (in->fault == TRAIN_SPIKE)
-            for (int k = 0; k < MODEL_PARAMS; k++) w->mem->grad[k] *= 1000.0f;
+            for (int k = 0; k < MODEL_PARAMS; k++) w->mem->grad[k] *= 10000.0f;
         else
             w->mem->grad[model_tensors[2].offset + 7] = in->fault == TRAIN_INF ? INFINITY : NAN;
     }
@@ -128,6 +115,18 @@ static keel_status probe(worker *w, int shard)
     return keel_step_probe(w->step, 0, MODEL_TENSORS, grads, NULL);
 }
 
+/* Of the loaded shard: its mean loss, and the gradient of that times the loss scale. */
+static keel_status gradient(worker *w, float loss_scale, float *out_loss)
+{
+    const int rows = (int)(w->o->batch / TRAIN_SHARDS);
+    const keel_format format = w->rank->recipe->format;
+    keel_status status = model_forward(w->net, w->mem->weights, w->pixels, rows, format);
+    if (status) return status;
+    *out_loss = model_loss(w->net, w->labels, rows);
+    return model_backward(w->net, w->mem->weights, w->labels, rows, format, loss_scale,
+                          w->mem->grad);
+}
+
 /* This rank's part of a step: its shards' gradients, rounded, in their slots. */
 static keel_status compute_shards(worker *w, int64_t step, float loss_scale)
 {
@@ -137,13 +136,13 @@ static keel_status compute_shards(worker *w, int64_t step, float loss_scale)
     for (int shard = first; shard < first + mine; shard++) {
         float *loss = loss_of(w, shard);
         load_shard(w, step, shard);
-        *loss = model_shard(w->net, w->batch_x, w->batch_labels,
-                            (int32_t)(w->o->batch / TRAIN_SHARDS), loss_scale, w->mem->grad);
+        keel_status status = gradient(w, loss_scale, loss);
+        if (status) return status;
         inject(w, step, shard);
         const keel_tensor wide = {w->mem->grad, MODEL_PARAMS, KEEL_FORMAT_F32, 0, NULL, NULL};
-        const keel_tensor slot = {slot_of(w, shard), MODEL_PARAMS, w->rank->recipe->format, 0,
-                                  NULL, NULL};
-        keel_status status = keel_quantize(NULL, &wide, &slot, NULL, NULL, NULL);
+        const keel_tensor slot = {
+            slot_of(w, shard), MODEL_PARAMS, w->rank->recipe->format, 0, NULL, NULL};
+        status = keel_quantize(NULL, &wide, &slot, NULL, NULL, NULL);
         if (!status) status = keel_step_check_loss(w->step, loss, NULL);
         if (!status && w->o->probe) status = probe(w, shard);
         if (status) return status;
@@ -151,7 +150,8 @@ static keel_status compute_shards(worker *w, int64_t step, float loss_scale)
     return KEEL_OK;
 }
 
-/* All shards in their order, in f32, then rounded as an all-reduce in that format would leave it. */
+/* All shards in their order, in f32, then rounded as an all-reduce in that format would leave it.
+ */
 static keel_status sum_shards(worker *w)
 {
     const keel_format format = w->rank->recipe->format;
@@ -185,12 +185,19 @@ static keel_status record(worker *w, int64_t index)
     return status;
 }
 
+/* The low-precision copy that update wrote, as f32. */
+static keel_status load_weights(worker *w)
+{
+    const keel_tensor copy = {w->mem->copy, MODEL_PARAMS, w->rank->recipe->format, 0, NULL, NULL};
+    return keel_dequantize(NULL, &copy, w->mem->weights, NULL);
+}
+
 static keel_status one_step(worker *w, int64_t step, int64_t index)
 {
     float loss_scale;
     keel_status status = keel_step_loss_scale(w->step, &loss_scale);
     if (!status) status = keel_step_set_tag(w->step, (uint64_t)step);
-    model_load(w->net, w->mem->copy, w->rank->recipe->format);
+    if (!status) status = load_weights(w);
     if (!status) status = compute_shards(w, step, loss_scale);
     if (!status)
         status = keel_comm_reduce(w->rank->comm, w->ex.words, w->ex.word_count, NULL, 0, 0);
@@ -208,9 +215,9 @@ static void describe_params(worker *w, keel_param *params)
         const model_tensor *mt = &model_tensors[t];
         keel_param p = KEEL_PARAM_INIT;
         p.name = mt->name;
-        p.group = t % 2; /* weights decay, biases do not */
+        p.group = mt->decays ? 0 : 1;
         p.grad.data = w->mem->sum + mt->offset * width;
-        p.grad.numel = mt->numel;
+        p.grad.numel = mt->count;
         p.grad.format = format;
         p.master = w->mem->params + mt->offset;
         p.moment1 = w->mem->moment1 + mt->offset;
@@ -259,19 +266,14 @@ static keel_status create_step(worker *w)
 
 static bool allocate(worker *w)
 {
-    const int64_t samples = w->o->batch / TRAIN_SHARDS;
     const int64_t code_bytes = MODEL_PARAMS * width_of(w->rank->recipe->format);
     w->ex.slot_words = (code_bytes + 7) / 8 + 1; /* the last word holds the loss */
     w->ex.word_count = w->ex.slot_words * TRAIN_SHARDS;
     w->ex.words = malloc((size_t)w->ex.word_count * sizeof *w->ex.words);
     w->mem = calloc(1, sizeof *w->mem);
-    w->batch_x = malloc((size_t)samples * MODEL_INPUTS * sizeof *w->batch_x);
-    w->batch_labels = malloc((size_t)samples);
-    w->net = model_create(w->rank->recipe->format,
-                          samples > DIGITS_ROWS - TRAIN_ROWS ? (int32_t)samples
-                                                             : DIGITS_ROWS - TRAIN_ROWS);
+    w->net = malloc(sizeof *w->net);
     w->order_epoch = -1;
-    return w->ex.words && w->mem && w->batch_x && w->batch_labels && w->net;
+    return w->ex.words && w->mem && w->net;
 }
 
 static keel_status train(worker *w)
@@ -286,14 +288,23 @@ static keel_status train(worker *w)
     return KEEL_OK;
 }
 
-static void evaluate(worker *w)
+/* The held-out rows, in parts a model call can take. */
+static keel_status evaluate(worker *w)
 {
-    const int32_t rows = DIGITS_ROWS - TRAIN_ROWS;
-    int32_t correct = 0;
-    model_load(w->net, w->mem->copy, w->rank->recipe->format);
-    w->rank->loss = (double)model_evaluate(w->net, w->mem->pixels[TRAIN_ROWS],
-                                           w->mem->labels + TRAIN_ROWS, rows, &correct);
-    w->rank->accuracy = (double)correct / (double)rows;
+    const keel_format format = w->rank->recipe->format;
+    double loss = 0;
+    int hits = 0;
+    keel_status status = load_weights(w);
+    for (int at = DIGITS_TRAIN; at < DIGITS_ROWS && !status; at += MODEL_ROWS_MAX) {
+        const int left = DIGITS_ROWS - at, rows = left < MODEL_ROWS_MAX ? left : MODEL_ROWS_MAX;
+        const uint8_t *labels = w->mem->data.labels + at;
+        status = model_forward(w->net, w->mem->weights, w->mem->data.pixels[at], rows, format);
+        loss += (double)model_loss(w->net, labels, rows) * rows;
+        hits += model_hits(w->net, labels, rows);
+    }
+    w->rank->loss = loss / DIGITS_HELD_OUT;
+    w->rank->accuracy = (double)hits / DIGITS_HELD_OUT;
+    return status;
 }
 
 static keel_status conclude(worker *w)
@@ -308,7 +319,7 @@ static keel_status conclude(worker *w)
         rank->skipped = last.skipped_steps;
     }
     rank->params_crc = train_crc32(w->mem->params, sizeof w->mem->params);
-    if (rank->points) evaluate(w);
+    if (!status && rank->points) status = evaluate(w);
     return status;
 }
 
@@ -323,7 +334,12 @@ static train_checkpoint checkpoint_of(worker *w, int64_t step)
 static keel_status prepare(worker *w)
 {
     train_rank *rank = w->rank;
-    load_digits(w->mem);
+    if (!digits_load(&w->mem->data)) {
+        rank->exit_code = rank->points
+                              ? cli_fail(CLI_ENVIRONMENT, "the built-in digits are damaged")
+                              : CLI_ENVIRONMENT;
+        return KEEL_OK;
+    }
     model_init(w->mem->params, (uint64_t)w->o->seed);
     keel_status status = create_step(w);
     if (!status && w->o->load) {
@@ -351,9 +367,7 @@ static keel_status run(worker *w)
 static void release(worker *w)
 {
     keel_step_destroy(w->step);
-    model_destroy(w->net);
-    free(w->batch_labels);
-    free(w->batch_x);
+    free(w->net);
     free(w->mem);
     free(w->ex.words);
 }
