@@ -22,6 +22,7 @@ typedef struct request {
     int max_norm_count;
     const char *report;
     const char *plot;
+    const char *save;
     bool json;
 } request;
 
@@ -32,7 +33,7 @@ static const char *each_part(const char *text, const char *(*take)(const char *p
     char part[64];
     for (const char *at = text;; at++) {
         const size_t n = strcspn(at, ",");
-        if (n >= sizeof part) return "shorter parts";
+        if (n >= sizeof part) return "want shorter parts";
         memcpy(part, at, n);
         part[n] = 0;
         const char *wanted = take(part, dest);
@@ -47,8 +48,8 @@ static const char *recipe_refusal(const char *name)
 {
     static char text[600];
     keel_format format;
-    if (keel_format_find(name, &format, NULL) == KEEL_OK) return "f32, bf16, f16 or all";
-    snprintf(text, sizeof text, "f32, bf16, f16 or all; %s", keel_last_error());
+    if (keel_format_find(name, &format, NULL) == KEEL_OK) return "want f32, bf16, f16 or all";
+    snprintf(text, sizeof text, "want f32, bf16, f16 or all; %s", keel_last_error());
     return text;
 }
 
@@ -74,8 +75,8 @@ static const char *take_max_norm(const char *text, void *dest)
 {
     request *r = dest;
     double value;
-    if (!cli_real(text, &value) || !(value >= 0)) return "numbers >= 0, or inf for no clip";
-    if (r->max_norm_count == TRAIN_CLIPS) return "at most 4 values";
+    if (!cli_real(text, &value) || !(value >= 0)) return "want numbers >= 0, or inf for no clip";
+    if (r->max_norm_count == TRAIN_CLIPS) return "want at most 4 values";
     r->max_norms[r->max_norm_count++] = value;
     return NULL;
 }
@@ -88,7 +89,7 @@ static const char *parse_max_norm(const char *text, void *dest)
 static const char *take_injection(const char *text, void *dest)
 {
     static const char *const faults[] = {"spike", "inf", "nan"};
-    static const char wanted[] = "FAULT@STEP[:RANK] with spike, inf or nan";
+    static const char wanted[] = "want FAULT@STEP[:RANK] with spike, inf or nan";
     train_injections *list = dest;
     train_injection in = {0};
     const char *at = strchr(text, '@');
@@ -105,11 +106,11 @@ static const char *take_injection(const char *text, void *dest)
     if (*end == ':') {
         if (end[1] < '0' || end[1] > '9') return wanted;
         const long rank = strtol(end + 1, &end, 10);
-        if (rank >= TRAIN_SHARDS) return "a rank below 8";
+        if (rank >= TRAIN_SHARDS) return "want a rank below 8";
         in.rank = (int32_t)rank;
     }
     if (*end != 0 || in.step < 1) return wanted;
-    if (list->count == TRAIN_INJECTIONS) return "at most 16 faults";
+    if (list->count == TRAIN_INJECTIONS) return "want at most 16 faults";
     list->at[list->count++] = in;
     return NULL;
 }
@@ -140,7 +141,7 @@ static int check(const request *r)
     int runs = 0;
     for (int i = 0; i < train_recipe_count; i++) runs += r->chosen[i];
     runs *= r->max_norm_count;
-    if ((o->load || o->save) && runs != 1)
+    if ((o->load || r->save) && runs != 1)
         return cli_fail(CLI_USAGE, "--load and --save go with one recipe and one --max-norm");
     return CLI_OK;
 }
@@ -248,7 +249,7 @@ static bool parse(int argc, char **argv, request *r, int *exit_code)
          .help = "draw loss, norm and loss scale as SVG"},
         {.name = "save",
          .kind = CLI_TEXT,
-         .dest = &o->save,
+         .dest = &r->save,
          .value = "FILE",
          .default_text = "",
          .help = "write a checkpoint at the end"},
@@ -467,16 +468,20 @@ static int write_report(cli_output *out, const request *r, const train_result *r
 }
 
 /* Files are opened before the training, so that a path that cannot be written costs no time. */
-static int run_and_write(const request *r, train_result *results, int *count)
+static int run_and_write(request *r, train_result *results, int *count)
 {
-    cli_output report = {0}, picture = {0};
+    cli_output report = {0}, picture = {0}, checkpoint = {0};
     int code = cli_output_open(&report, r->report);
     if (!code) code = cli_output_open(&picture, r->plot);
+    if (!code) code = cli_output_open(&checkpoint, r->save);
+    r->train.save = checkpoint.file;
     if (!code) code = run_all(r, results, count);
     if (!code && r->report) code = write_report(&report, r, results, *count);
     if (!code && r->plot) code = write_plot(&picture, r, results, *count);
+    if (!code) code = cli_output_commit(&checkpoint);
     cli_output_discard(&report);
     cli_output_discard(&picture);
+    cli_output_discard(&checkpoint);
     return code;
 }
 

@@ -57,7 +57,7 @@ typedef struct train_options {
     bool probe;
     train_injections injections;
     const char *load; /* checkpoint to start from, or NULL */
-    const char *save; /* checkpoint to write, or NULL */
+    FILE *save;       /* takes a checkpoint at the end, or NULL */
 } train_options;
 
 /* One step as rank 0 saw it. */
@@ -111,7 +111,9 @@ typedef struct train_checkpoint {
 
 /* train_load: 0, or an exit code (nothing loaded); only one rank says why. */
 int train_load(const char *path, train_checkpoint *c, bool speaks);
-int train_save(const char *path, const train_checkpoint *c);
+
+/* train_save: 0, or an exit code after saying why; the file is the caller's to commit. */
+int train_save(FILE *file, const train_checkpoint *c);
 
 /* train_report_line: one step as a line of JSON. */
 void train_report_line(FILE *file, const train_result *r, const train_options *o, int64_t index);

@@ -55,7 +55,7 @@ static size_t file_size(size_t rules_bytes)
     return sizeof(header) + rules_bytes + 3 * (size_t)VECTOR_BYTES + sizeof(uint32_t);
 }
 
-int train_save(const char *path, const train_checkpoint *c)
+int train_save(FILE *file, const train_checkpoint *c)
 {
     const size_t rules_bytes = keel_step_state_size(c->rules), size = file_size(rules_bytes);
     unsigned char *image = malloc(size), *at = image;
@@ -72,14 +72,11 @@ int train_save(const char *path, const train_checkpoint *c)
     const uint32_t crc = train_crc32(image, size - sizeof crc);
     memcpy(at, &crc, sizeof crc);
 
-    cli_output out = {0};
-    int code = status ? cli_library_error(status) : cli_output_open(&out, path);
-    if (!code && fwrite(image, 1, size, out.file) != size) {
-        cli_output_discard(&out);
-        code = cli_fail(CLI_ENVIRONMENT, "cannot write %s", path);
-    } else if (!code) {
-        code = cli_output_commit(&out);
-    }
+    int code = CLI_OK;
+    if (status)
+        code = cli_library_error(status);
+    else if (fwrite(image, 1, size, file) != size)
+        code = cli_fail(CLI_ENVIRONMENT, "cannot write the checkpoint");
     free(image);
     return code;
 }

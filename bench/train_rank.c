@@ -330,6 +330,16 @@ static train_checkpoint checkpoint_of(worker *w, int64_t step)
     return c;
 }
 
+static int load(worker *w, train_checkpoint *c)
+{
+    const bool speaks = w->rank->points != NULL; /* one rank does, for all */
+    const int code = train_load(w->o->load, c, speaks);
+    if (code || c->step < w->o->steps) return code;
+    return speaks ? cli_fail(CLI_USAGE, "--steps=%d (want more than the %d of %s)",
+                             (int)w->o->steps, (int)c->step, w->o->load)
+                  : CLI_USAGE;
+}
+
 /* Start from the seed, or from where another run stopped. */
 static keel_status prepare(worker *w)
 {
@@ -344,7 +354,7 @@ static keel_status prepare(worker *w)
     keel_status status = create_step(w);
     if (!status && w->o->load) {
         train_checkpoint c = checkpoint_of(w, 0);
-        rank->exit_code = train_load(w->o->load, &c, rank->points != NULL);
+        rank->exit_code = load(w, &c);
         rank->first_step = c.step + 1;
     }
     if (!status && !rank->exit_code) status = keel_step_prime(w->step, NULL);
