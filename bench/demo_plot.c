@@ -11,25 +11,22 @@
 
 enum { SERIES = 3, LOSSES = DEMO_DESCENT_STEPS + 1 };
 
-/* A curve for each panel; x counts steps from 0, the state before the first. */
+/* x counts steps from 0, the state before the first, which has no scale. */
 typedef struct curves {
     double *scale; /* of count */
     bool *skipped;
-    double *nothing; /* where a series has no place in a panel */
     int64_t count;
 } curves;
 
 static bool fill_curves(curves *c, const demo_trace *t)
 {
-    const int64_t longest = t->count + 1 > LOSSES ? t->count + 1 : LOSSES;
+    const size_t count = (size_t)t->count + 1;
     *c = (curves){
-        .scale = calloc((size_t)longest, sizeof *c->scale),
-        .skipped = calloc((size_t)longest, sizeof *c->skipped),
-        .nothing = calloc((size_t)longest, sizeof *c->nothing),
+        .scale = calloc(count, sizeof *c->scale),
+        .skipped = calloc(count, sizeof *c->skipped),
         .count = t->count + 1,
     };
-    if (!c->scale || !c->skipped || !c->nothing) return false;
-    for (int64_t i = 0; i < longest; i++) c->nothing[i] = NAN;
+    if (!c->scale || !c->skipped) return false;
     c->scale[0] = NAN;
     for (int64_t i = 1; i < c->count; i++) {
         c->scale[i] = (double)t->steps[i - 1].report.loss_scale;
@@ -42,7 +39,6 @@ static void free_curves(curves *c)
 {
     free(c->scale);
     free(c->skipped);
-    free(c->nothing);
 }
 
 static void draw(const demo_results *r, const curves *c, FILE *file)
@@ -54,8 +50,8 @@ static void draw(const demo_results *r, const curves *c, FILE *file)
         {.name = "no clip", .count = LOSSES},
         {.name = clipped, .count = LOSSES},
     };
-    const double *const scales[SERIES] = {c->scale, c->nothing, c->nothing};
-    const double *const losses[SERIES] = {c->nothing, r->unclipped.loss, r->clipped.loss};
+    const double *const scales[SERIES] = {c->scale, NULL, NULL};
+    const double *const losses[SERIES] = {NULL, r->unclipped.loss, r->clipped.loss};
     const plot_panel panels[] = {
         {.title = "loss scale of each step", .axis = PLOT_LOG2, .y = scales},
         {.title = "loss, step 10 with 1000 times its gradient", .axis = PLOT_LOG10, .y = losses},

@@ -137,13 +137,16 @@ static range y_range(const plot *p, const plot_panel *panel)
     return padded(r, panel->axis);
 }
 
-static range x_range(const plot *p)
+/* Of all panels of a column: they stand over one x axis. */
+static range x_range(const plot *p, int column, int columns)
 {
-    int64_t longest = 1;
-    for (int s = 0; s < p->series_count; s++) {
-        if (p->series[s].count > longest) longest = p->series[s].count;
+    int64_t longest = 2;
+    for (int i = column; i < p->panel_count; i += columns) {
+        for (int s = 0; s < p->series_count; s++) {
+            if (p->panels[i].y[s] && p->series[s].count > longest) longest = p->series[s].count;
+        }
     }
-    return (range){p->x_first, p->x_first + (double)(longest > 1 ? longest - 1 : 1)};
+    return (range){p->x_first, p->x_first + (double)(longest - 1)};
 }
 
 static double place_x(const frame *f, double x)
@@ -308,11 +311,11 @@ static bool has_marks(const plot_series *s)
     return false;
 }
 
-/* Of the series before `end`, those with marks. */
-static int mark_rows(const plot *p, int end)
+/* Of the panel's series before `end`, those with marks. */
+static int mark_rows(const plot *p, const plot_panel *panel, int end)
 {
     int rows = 0;
-    for (int s = 0; s < end; s++) rows += has_marks(&p->series[s]);
+    for (int s = 0; s < end; s++) rows += panel->y[s] && has_marks(&p->series[s]);
     return rows;
 }
 
@@ -324,28 +327,33 @@ static void put_cross(FILE *file, double x, double y, const char *colour)
             x - 3, y - 3, colour);
 }
 
-/* A row for each series, so that marks at the same x stay apart; the first series is on top. */
-static void put_marks(FILE *file, const plot *p, const frame *f, int series)
+/* A row for each series, so that marks at the same x stay apart; the first series is on top.
+ * Within a pixel one mark stands for all. */
+static void put_marks(FILE *file, const plot *p, const plot_panel *panel, const frame *f,
+                      int series)
 {
     const plot_series *s = &p->series[series];
     if (!has_marks(s)) return;
-    const double y = f->top + f->height - f->marks + MARK_ROW * (mark_rows(p, series) + 0.5);
+    const double y = f->top + f->height - f->marks + MARK_ROW * (mark_rows(p, panel, series) + 0.5);
+    double last = -1;
     for (int64_t i = 0; i < s->count; i++) {
-        if (!s->marked[i]) continue;
-        put_cross(file, place_x(f, p->x_first + (double)i), y, pen_of(series)->colour);
+        const double x = place_x(f, p->x_first + (double)i);
+        if (!s->marked[i] || x < last + 1) continue;
+        put_cross(file, x, y, pen_of(series)->colour);
+        last = x;
     }
 }
 
 static void put_panel(FILE *file, const plot *p, const plot_panel *panel, frame f, bool lowest)
 {
     f.axis = panel->axis;
-    f.x = x_range(p);
     f.y = y_range(p, panel);
-    f.marks = MARK_ROW * mark_rows(p, p->series_count);
+    f.marks = MARK_ROW * mark_rows(p, panel, p->series_count);
     put_axes(file, p, panel, &f, lowest);
     for (int s = 0; s < p->series_count; s++) {
-        if (panel->y[s]) put_curve(file, p, &f, panel->y[s], s);
-        put_marks(file, p, &f, s);
+        if (!panel->y[s]) continue;
+        put_curve(file, p, &f, panel->y[s], s);
+        put_marks(file, p, panel, &f, s);
     }
 }
 
@@ -354,36 +362,39 @@ static void put_panel(FILE *file, const plot *p, const plot_panel *panel, frame 
 static void put_legend(FILE *file, const plot *p, double y)
 {
     double x = MARGIN_LEFT;
+    bool marks = false;
     for (int s = 0; s < p->series_count; s++) {
         fprintf(file,
                 "<path d=\"M%.1f %.1fh%d\" stroke=\"%s\" stroke-dasharray=\"%s\" "
                 "stroke-width=\"2.4\"/>\n",
                 x, y - 4, SAMPLE, pen_of(s)->colour, pen_of(s)->dashes);
         put_text(file, x + SAMPLE + 6, y, "", p->series[s].name);
+        marks = marks || has_marks(&p->series[s]);
         x += SAMPLE + 26 + LETTER * (double)strlen(p->series[s].name);
     }
-    if (!p->mark_label || mark_rows(p, p->series_count) == 0) return;
+    if (!p->mark_label || !marks) return;
     put_cross(file, x + 3, y - 4, "#555");
     put_text(file, x + 12, y, "", p->mark_label);
 }
 
-/* Where panel i has its drawing area. */
-static frame panel_frame(int i, int columns, int cell_width, int head)
+/* Where panel i has its drawing area, under a head. */
+static frame panel_frame(const plot *p, int i, int columns, int head)
 {
+    const int cell_width = columns > 1 ? NARROW : WIDE;
     return (frame){
         .left = cell_width * (i % columns) + MARGIN_LEFT,
         .top = head + (PANEL_TITLE + PANEL_HEIGHT + PANEL_GAP) * (i / columns) + PANEL_TITLE,
         .width = cell_width - MARGIN_LEFT - MARGIN_RIGHT,
         .height = PANEL_HEIGHT,
+        .x = x_range(p, i % columns, columns),
     };
 }
 
 void plot_svg(const plot *p, FILE *file)
 {
     const int columns = p->columns > 1 ? p->columns : 1;
-    const int cell_width = columns > 1 ? NARROW : WIDE;
     const int head = HEAD + (p->title ? HEAD_TITLE : 0);
-    const int width = cell_width * columns;
+    const int width = columns > 1 ? NARROW * columns : WIDE;
     const int rows = (p->panel_count + columns - 1) / columns;
     const int height = head + (PANEL_TITLE + PANEL_HEIGHT + PANEL_GAP) * rows + FOOT;
 
@@ -397,8 +408,8 @@ void plot_svg(const plot *p, FILE *file)
     }
     put_legend(file, p, head - 12);
     for (int i = 0; i < p->panel_count; i++) {
-        put_panel(file, p, &p->panels[i], panel_frame(i, columns, cell_width, head),
-                  i + columns >= p->panel_count);
+        const bool lowest = i + columns >= p->panel_count;
+        put_panel(file, p, &p->panels[i], panel_frame(p, i, columns, head), lowest);
     }
     fputs("</svg>\n", file);
 }

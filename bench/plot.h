@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* Line charts as SVG: panels over one x axis, the same series in each.  The same input gives the
+/* Line charts as SVG: each column of panels stands over one x axis.  The same input gives the
  * same bytes.  Texts are UTF-8. */
 #ifndef BENCH_PLOT_H
 #define BENCH_PLOT_H
@@ -15,7 +15,7 @@ typedef enum plot_axis {
     PLOT_LOG10,
 } plot_axis;
 
-/* One curve; its values stand in each panel. */
+/* One curve, the same in every panel that has values of it. */
 typedef struct plot_series {
     const char *name;
     int64_t count;
