@@ -197,11 +197,43 @@ static keel_status check_frame(const keel_step *step, const unsigned char *blob,
     return KEEL_OK;
 }
 
-/* A checksum does not prove good sense: a blob could be written by other hands. */
+/* A checksum does not prove good sense: a blob could be written by other hands.  What passes here
+ * cannot overflow a counter or leave a rule's range. */
+#define STEPS_MAX ((int64_t)1 << 62)
+
+static bool counters_agree(const keeli_state *s)
+{
+    return s->step >= 0 && s->step <= STEPS_MAX && s->applied >= 0 && s->applied <= s->step &&
+           s->skipped >= 0 && s->skipped <= s->step - s->applied;
+}
+
+static bool loss_scale_agrees(const keel_loss_scale_config *c, const keel_loss_scale_state *s,
+                              int64_t steps)
+{
+    const float lo = c->mode == KEEL_LOSS_SCALE_OFF ? 1.0f : c->min;
+    const float hi = c->mode == KEEL_LOSS_SCALE_OFF ? 1.0f : c->max;
+    return s->scale >= lo && s->scale <= hi && s->clean >= 0 && s->clean <= c->interval &&
+           s->clean < INT32_MAX && s->hysteresis_left >= 1 && s->hysteresis_left <= c->hysteresis &&
+           (s->stuck == 0 || s->stuck == 1) && s->iteration >= 0 && s->iteration <= steps &&
+           s->last_overflow >= -1 && s->last_overflow < s->iteration;
+}
+
+/* n steps have been pushed: no bit lies beyond them or the window, and count is their number. */
+static bool rate_agrees(const keeli_rate *rate, int64_t n, int32_t window)
+{
+    int64_t ones = 0;
+    for (int32_t at = 0; at < KEELI_RATE_WORDS * 64; at++) {
+        const int bit = (int)(rate->bits[at / 64] >> at % 64 & 1);
+        if (bit && (at >= n || at >= window)) return false;
+        ones += bit;
+    }
+    return rate->count == ones;
+}
+
 static keel_status check_image(const keel_step *step, const image *im)
 {
     const keeli_settings *set = &step->mem.settings;
-    const keel_loss_scale_state *ls = &im->state.loss_scale;
+    const keeli_state *s = &im->state;
     keel_loss_scale_state unused;
     if (im->norm_mode != (int32_t)set->norm_mode)
         REFUSE("norm mode %d (this step has %d)", im->norm_mode, (int)set->norm_mode);
@@ -211,15 +243,21 @@ static keel_status check_image(const keel_step *step, const image *im)
         REFUSE("%d groups (this step has %d)", im->group_count, set->group_count);
     if (keel_loss_scale_begin(&im->loss_scale, &unused) != KEEL_OK)
         REFUSE("its loss scale is out of bounds");
-    if (!(ls->scale >= 0x1p-126f && ls->scale <= 0x1p126f))
-        REFUSE("loss scale %g", (double)ls->scale);
-    if (im->state.step < 0 || im->state.applied < 0 || im->state.skipped < 0 ||
-        im->state.applied + im->state.skipped > im->state.step)
-        REFUSE("its counters contradict each other");
+    if (!counters_agree(s)) REFUSE("its counters contradict each other");
+    if (!loss_scale_agrees(&im->loss_scale, &s->loss_scale, s->step))
+        REFUSE("loss scale %g does not follow from its rule", (double)s->loss_scale.scale);
+    if (!rate_agrees(&s->skip_rate, s->applied + s->skipped, set->rate_window) ||
+        !rate_agrees(&s->clip_rate, s->applied + s->skipped, set->rate_window))
+        REFUSE("its rates contradict its counters");
     return KEEL_OK;
 }
 
-static keel_status check_groups(const keel_step *step, cursor c)
+static bool is_power(double x)
+{
+    return x >= 0 && x <= 1;
+}
+
+static keel_status check_groups(const keel_step *step, const image *im, cursor c)
 {
     for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
         keeli_group_state group;
@@ -228,6 +266,10 @@ static keel_status check_groups(const keel_step *step, cursor c)
         if (optimizer != (int32_t)step->groups[g].optimizer)
             REFUSE("group %d has optimizer %d (this step has %d)", g, optimizer,
                    (int)step->groups[g].optimizer);
+        if (!is_power(group.beta1_power) || !is_power(group.beta2_power) || group.applied < 0 ||
+            group.applied > im->state.applied)
+            REFUSE("group %d has beta powers %g and %g after %lld steps", g, group.beta1_power,
+                   group.beta2_power, (long long)group.applied);
     }
     return KEEL_OK;
 }
@@ -260,6 +302,6 @@ keel_status keel_step_state_load(keel_step *step, const void *buffer, size_t siz
     memset(&im, 0, sizeof im);
     walk(&c, &im);
     TRY(check_image(step, &im));
-    TRY(check_groups(step, c));
+    TRY(check_groups(step, &im, c));
     return apply(step, &im, c);
 }
