@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "internal.h"
 
@@ -50,29 +51,56 @@ static void put_int(line *l, const char *name, int64_t value)
     put(l, ",\"%s\":%" PRId64, name, value);
 }
 
+/* Digits as printf writes them, but with JSON's decimal point: that of the process's locale may be
+ * another one, of several bytes even. */
+static void put_digits(line *l, double value, int digits)
+{
+    char text[40];
+    bool in_point = false;
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    for (const char *c = text; *c; c++) {
+        const bool is_point = !strchr("+-0123456789e", *c);
+        if (!is_point || !in_point) put(l, "%c", is_point ? '.' : *c);
+        in_point = is_point;
+    }
+}
+
 /* JSON has no word for what is not finite: null, and the word beside it. */
 static void put_number(line *l, const char *name, double value, int digits)
 {
+    put(l, ",\"%s\":", name);
     if (isfinite(value))
-        put(l, ",\"%s\":%.*g", name, digits, value);
+        put_digits(l, value, digits);
     else
-        put(l, ",\"%s\":null,\"%s_text\":\"%s\"", name, name,
-            isnan(value) ? "nan"
-            : value > 0  ? "inf"
-                         : "-inf");
+        put(l, "null,\"%s_text\":\"%s\"", name, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
 }
 
+/* Bytes of the UTF-8 character at text, 0 if it is none. */
+static int utf8_length(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    const int n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
+    for (int i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80) return 0;
+    const bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    const bool too_large = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
+    return overlong || too_large || c[0] > 0xf4 ? 0 : n;
+}
+
+/* Names are the caller's: what is no UTF-8 becomes the replacement character. */
 static void put_text(line *l, const char *name, const char *text)
 {
     put(l, ",\"%s\":\"", name);
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            put(l, "\\%c", c);
-        else if (c < 0x20)
-            put(l, "\\u%04x", c);
+    for (int n; *text; text += n ? n : 1) {
+        n = utf8_length(text);
+        if (*text == '"' || *text == '\\')
+            put(l, "\\%c", *text);
+        else if (n == 0)
+            put(l, "\\ufffd");
+        else if (n == 1 && *text < 0x20)
+            put(l, "\\u%04x", *text);
         else
-            put(l, "%c", c);
+            put(l, "%.*s", n, text);
     }
     put(l, "\"");
 }
