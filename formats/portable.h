@@ -8,9 +8,9 @@
 #include <string.h>
 
 #ifdef __CUDACC__
-#define KEELI_HD __host__ __device__ static __forceinline__
+#    define KEELI_HD __host__ __device__ static __forceinline__
 #else
-#define KEELI_HD static inline __attribute__((always_inline, unused))
+#    define KEELI_HD static inline __attribute__((always_inline, unused))
 #endif
 
 KEELI_HD uint32_t keeli_bits_of(float x)

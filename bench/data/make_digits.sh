@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the Keel authors
 # Make digits.txt from the data set as scikit-learn ships it (sklearn/datasets/data/digits.csv.gz):
 #   sh make_digits.sh digits.csv.gz > digits.txt
 # Each row of the source is 64 comma-separated values 0..16 and a label.
