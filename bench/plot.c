@@ -95,8 +95,9 @@ static void put_power(FILE *file, double x, double y, int base, int exponent)
 
 /* ---- ranges ---- */
 
-/* So that no difference of two values overflows. */
+/* So that no difference of two values overflows, and no range is zero. */
 #define FARTHEST 1e300
+#define NEAREST  1e-300
 
 /* NaN where a value has no place on the axis. */
 static double on_axis(plot_axis axis, double value)
@@ -119,7 +120,7 @@ static range padded(range r, plot_axis axis)
 {
     if (r.lo > r.hi) r = (range){0, 1};
     const double size = fmax(fabs(r.lo), fabs(r.hi));
-    const double least = axis != PLOT_LINEAR || size == 0 ? 1 : size * 1e-3;
+    const double least = axis != PLOT_LINEAR || size == 0 ? 1 : fmax(size * 1e-3, NEAREST);
     const double missing = fmax(least - (r.hi - r.lo), 0) / 2;
     const double air = (r.hi - r.lo) * 0.06;
     return (range){r.lo - fmax(missing, air), r.hi + fmax(missing, air)};
@@ -170,6 +171,13 @@ static double nice_distance(range r, int wanted)
     return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
 }
 
+/* Of powers, every third reads well too. */
+static double power_distance(range r, int wanted)
+{
+    const double rough = (r.hi - r.lo) / wanted;
+    return rough > 3 ? nice_distance(r, wanted) : fmax(ceil(rough), 1);
+}
+
 static double first_multiple(range r, double distance)
 {
     return ceil(r.lo / distance - 1e-9);
@@ -212,8 +220,8 @@ static void put_y_ticks(FILE *file, const frame *f)
         put_digit_ticks(file, f);
         return;
     }
-    double distance = nice_distance(f->y, 4);
-    if (f->axis != PLOT_LINEAR) distance = fmax(ceil(distance), 1);
+    const double distance =
+        f->axis == PLOT_LINEAR ? nice_distance(f->y, 4) : power_distance(f->y, 4);
     for (double k = first_multiple(f->y, distance); k * distance <= f->y.hi; k++) {
         put_y_tick(file, f, k * distance + 0.0); /* + 0.0: no "-0" */
     }
