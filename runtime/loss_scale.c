@@ -45,29 +45,35 @@ keel_status keel_loss_scale_preset(const char *name, keel_loss_scale_config *out
     FAIL(KEEL_ERR_INVALID, "name='%.40s' (want one of %s)", name, known);
 }
 
+/* The rows of config.def bound every number; the rows of a whole configuration that are not the
+ * loss scale's hold their defaults here. */
+static keel_status check_bounds(const char *fn, const keel_loss_scale_config *config)
+{
+    keel_config cfg = KEEL_CONFIG_INIT;
+    cfg.loss_scale = *config;
+#define X(field, value, lo, hi, text)                                                    \
+    if (!((double)cfg.field >= (double)(lo) && (double)cfg.field <= (double)(hi)))       \
+        return keel_ext_fail(KEEL_ERR_INVALID, fn, #field "=%.9g (want %.9g..%.9g): %s", \
+                             (double)cfg.field, (double)(lo), (double)(hi), text);
+#include "keel/config.def"
+#undef X
+    return KEEL_OK;
+}
+
 keel_status keel_loss_scale_begin(const keel_loss_scale_config *config,
                                   keel_loss_scale_state *out_state)
 {
     if (!config || !out_state)
         FAIL(KEEL_ERR_INVALID, "%s is NULL", config ? "out_state" : "config");
     const keel_loss_scale_config *c = config;
-    if ((uint32_t)c->rule > KEEL_LOSS_SCALE_APEX_HYSTERESIS)
-        FAIL(KEEL_ERR_INVALID, "rule=%d (want 0..%d)", (int)c->rule,
-             (int)KEEL_LOSS_SCALE_APEX_HYSTERESIS);
-    if ((uint32_t)c->mode > KEEL_LOSS_SCALE_OFF)
-        FAIL(KEEL_ERR_INVALID, "mode=%d (want 0..%d)", (int)c->mode, (int)KEEL_LOSS_SCALE_OFF);
-    if (!(c->growth > 1 && c->growth <= 0x1p24f))
-        FAIL(KEEL_ERR_INVALID, "growth=%g (want above 1, to 2^24)", (double)c->growth);
-    if (!(c->backoff >= 0x1p-24f && c->backoff < 1))
-        FAIL(KEEL_ERR_INVALID, "backoff=%g (want 2^-24 to below 1)", (double)c->backoff);
-    if (!(c->min >= NO_MIN && c->min <= c->max && c->max <= NO_MAX))
-        FAIL(KEEL_ERR_INVALID, "min=%g max=%g (want 2^-126 <= min <= max <= 2^126)", (double)c->min,
-             (double)c->max);
-    if (!(c->init >= c->min && c->init <= c->max))
-        FAIL(KEEL_ERR_INVALID, "init=%g (want min=%g .. max=%g)", (double)c->init, (double)c->min,
-             (double)c->max);
-    if (c->interval < 1) FAIL(KEEL_ERR_INVALID, "interval=%d (want >= 1)", c->interval);
-    if (c->hysteresis < 1) FAIL(KEEL_ERR_INVALID, "hysteresis=%d (want >= 1)", c->hysteresis);
+    TRY(check_bounds(__func__, c));
+    if (c->growth == 1) FAIL(KEEL_ERR_INVALID, "growth=1 (want above 1)");
+    if (c->backoff == 1) FAIL(KEEL_ERR_INVALID, "backoff=1 (want below 1)");
+    if (c->min > c->max)
+        FAIL(KEEL_ERR_INVALID, "min=%.9g (want <= max=%.9g)", (double)c->min, (double)c->max);
+    if (c->init < c->min || c->init > c->max)
+        FAIL(KEEL_ERR_INVALID, "init=%.9g (want min=%.9g .. max=%.9g)", (double)c->init,
+             (double)c->min, (double)c->max);
 
     memset(out_state, 0, sizeof *out_state);
     out_state->scale = c->mode == KEEL_LOSS_SCALE_OFF ? 1.0f : c->init;

@@ -100,11 +100,19 @@ KEELI_HD float keeli_unscale_and_clip(float grad, const keeli_group_scalars *s)
     return grad * s->inv_scale * s->clip_coef;
 }
 
+/* From the nearer end, as torch.lerp: weight 1 (beta1 = 0) gives the gradient itself, however large
+ * the moment was. */
+KEELI_HD float keeli_lerp(float from, float to, float weight)
+{
+    const float way = to - from;
+    return weight < 0.5f ? from + weight * way : to - way * (1.0f - weight);
+}
+
 KEELI_HD void keeli_adamw_element(float grad, float *p, float *m, float *v,
                                   const keeli_group_scalars *s)
 {
     const float g = keeli_unscale_and_clip(grad, s);
-    const float first = *m + (g - *m) * s->one_minus_beta1;
+    const float first = keeli_lerp(*m, g, s->one_minus_beta1);
     const float second = *v * s->beta2 + s->one_minus_beta2 * g * g;
     const float denominator = sqrtf(second) / s->bias2_sqrt + s->eps;
     *p = *p * s->decay - s->step_size * first / denominator;

@@ -47,9 +47,9 @@ KEELI_HD void keeli_loss_scale_clean(const keel_loss_scale_config *c, keel_loss_
     const keeli_loss_scale_traits t = keeli_loss_scale_traits_of(c->rule);
     const int64_t stable = s->iteration - s->last_overflow - 1;
     s->stuck = 0;
-    s->clean++;
+    if (s->clean < INT32_MAX) s->clean++; /* deepspeed waits one step longer than interval */
     if (t.refill_each_clean) s->hysteresis_left = c->hysteresis;
-    if (t.count_since_overflow ? stable <= 0 || stable % c->interval != 0 : s->clean != c->interval)
+    if (t.count_since_overflow ? stable <= 0 || stable % c->interval != 0 : s->clean < c->interval)
         return;
     const float higher = s->scale * c->growth;
     s->clean = 0;
