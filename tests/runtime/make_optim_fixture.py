@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the Keel authors
-"""What torch.optim makes of a few parameters, as a C table: prints test_optim_torch.h.
+"""What torch.optim makes of a few parameters, as a C table: prints test_optim_torch.inc.
 
 Parameters and gradients span many magnitudes, with zeros among them; torch runs its single-tensor
-code on the CPU in f32.  Usage: make_optim_fixture.py > test_optim_torch.h (needs torch).
+code on the CPU in f32, without the fused multiply-adds its vector kernels would take, so that every
+bit is that of the formula as written.  Usage: make_optim_fixture.py > test_optim_torch.inc (needs
+torch).
 """
-import torch
+import os
+
+os.environ["ATEN_CPU_CAPABILITY"] = "default"  # torch reads it once, when it is loaded
+import torch  # noqa: E402
 
 NUMEL = 24
 STEPS = 20
-CHECKPOINTS = (1, 2, STEPS)
+CHECKPOINTS = (1, STEPS)
 ADAMW = ("exp_avg", "exp_avg_sq")
 SGD = ("momentum_buffer",)
 
@@ -96,12 +101,7 @@ def main():
     print(f"""// clang-format off
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* Made by make_optim_fixture.py with torch {torch.__version__}, single tensor, CPU, f32. */
-#ifndef TESTS_TEST_OPTIM_TORCH_H
-#define TESTS_TEST_OPTIM_TORCH_H
-
-#include "keel/config.h"
-
+/* Made by make_optim_fixture.py with torch {torch.__version__}: single tensor, CPU, f32, no fma. */
 enum {{ TORCH_NUMEL = {NUMEL}, TORCH_STEPS = {STEPS}, TORCH_CHECKPOINTS = {len(CHECKPOINTS)} }};
 
 /* The parameter, then exp_avg and exp_avg_sq, or momentum_buffer and nothing. */
@@ -126,7 +126,7 @@ static const float torch_start[TORCH_NUMEL] =""")
                 print(array(tensor, "       ", ",") if tensor.any() else "       {0},")
             print("      },")
         print("     }},")
-    print("};\n\n#endif")
+    print("};")
 
 
 if __name__ == "__main__":
