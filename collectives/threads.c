@@ -24,14 +24,19 @@
 #include "collectives.h"
 #include "internal.h"
 
-enum { MAX_NAMED = 8, SENTENCE_SIZE = 256 };
+enum {
+    MAX_NAMED = 8,
+    SENTENCE_SIZE = 256,
+    ROOM = 128 /* words: the packet of a step fits, so a step's rounds never allocate */
+};
 
 typedef struct tally {
-    uint64_t *words;
+    uint64_t *words; /* room, or memory of its own */
     int64_t capacity;
     int64_t nsum, nmax;
     int32_t arrived;
     int32_t first; /* the rank whose lengths these are */
+    uint64_t room[ROOM];
 } tally;
 
 struct team;
@@ -124,13 +129,24 @@ static void break_late(const member *me, int64_t deadline_ns)
                (long long)(waited_us > 0 ? waited_us : 0));
 }
 
+static void tally_init(tally *y)
+{
+    y->words = y->room;
+    y->capacity = ROOM;
+}
+
+static void tally_free(tally *y)
+{
+    if (y->words != y->room) free(y->words);
+}
+
 /* The first rank of a round says how long it is; its memory only ever grows. */
 static bool tally_begin(tally *y, int32_t rank, int64_t nsum, int64_t nmax)
 {
     if (nsum > y->capacity - nmax) {
         uint64_t *words = calloc((size_t)nsum + (size_t)nmax, sizeof *words);
         if (!words) return false;
-        free(y->words);
+        tally_free(y);
         y->words = words;
         y->capacity = nsum + nmax;
     }
@@ -259,7 +275,7 @@ static void destroy_team(team *t)
 {
     pthread_cond_destroy(&t->settled);
     pthread_mutex_destroy(&t->lock);
-    for (int i = 0; i < 2; i++) free(t->tallies[i].words);
+    for (int i = 0; i < 2; i++) tally_free(&t->tallies[i]);
     free(t);
 }
 
@@ -305,6 +321,7 @@ keel_status keel_comm_threads(int32_t nranks, keel_comm **out_comms)
     if (pthread_mutex_init(&t->lock, NULL)) goto destroy_cond;
 
     t->nranks = t->handles = nranks;
+    for (int i = 0; i < 2; i++) tally_init(&t->tallies[i]);
     for (int32_t r = 0; r < nranks; r++) {
         member *m = &t->members[r];
         m->comm = table;

@@ -8,7 +8,7 @@
 #include "check.h"
 #include "crew.h"
 
-enum { N = 3, WORDS = 40 };
+enum { N = 3, WORDS = 300 };
 
 static atomic_long taken;
 static atomic_long refuse_after = -1; /* allocations that still succeed; -1 = all */
@@ -103,15 +103,15 @@ static void test_memory__no_memory_for_a_round_fails_it_for_all(void **state)
 {
     (void)state;
     keel_comm *comms[2];
-    int64_t sum[2] = {1, 2};
+    int64_t sum[2][WORDS] = {{1}, {2}}; /* more than a communicator keeps room for */
     assert_ok(keel_comm_threads(2, comms));
     atomic_store(&refuse_after, 0);
-    const keel_status status = comms[0]->enqueue(comms[0], &sum[0], 1, NULL, 0, NULL);
+    const keel_status status = comms[0]->enqueue(comms[0], sum[0], WORDS, NULL, 0, NULL);
     atomic_store(&refuse_after, -1);
     assert_int_equal(status, KEEL_ERR_COMM);
-    assert_refused(keel_comm_reduce(comms[1], &sum[1], 1, NULL, 0, 0), KEEL_ERR_COMM,
-                   "rank 0 of 2 found no memory for 1 sums and 0 maxima");
-    assert_true(sum[0] == 1 && sum[1] == 2);
+    assert_refused(keel_comm_reduce(comms[1], sum[1], WORDS, NULL, 0, 0), KEEL_ERR_COMM,
+                   "rank 0 of 2 found no memory for 300 sums and 0 maxima");
+    assert_true(sum[0][0] == 1 && sum[1][0] == 2);
     for (int r = 0; r < 2; r++) keel_comm_destroy(comms[r]);
 }
 
