@@ -5,6 +5,7 @@
 
 #include "collectives.h"
 #include "config.h"
+#include "cpu/fp_env.h"
 #include "decide.h"
 #include "internal.h"
 
@@ -58,8 +59,17 @@ static keel_status accumulate(const keel_device *device, scratch *s, const keel_
     return KEEL_OK;
 }
 
-static keel_status agree(scratch *s, float max_norm, keel_comm *comm, int64_t timeout_us,
-                         double *out_norm)
+/* norm and coefficient from the reduced packet, in the kernels' environment, not the caller's. */
+static void form_decision(const keeli_outcome *outcome, float max_norm, keel_decision *d)
+{
+    const keeli_fp_env env = keeli_fp_begin();
+    d->norm = keeli_outcome_norm(outcome, 1.0);
+    d->inv_scale = 1.0f;
+    d->clip_coef = keeli_clip_coef(d->norm, max_norm);
+    keeli_fp_end(env);
+}
+
+static keel_status agree(scratch *s, float max_norm, keel_comm *comm, int64_t timeout_us)
 {
     keeli_lane_context context = {s->mem.settings.rank, s->mem.settings.nranks, 0, 0};
     keeli_outcome outcome;
@@ -71,7 +81,7 @@ static keel_status agree(scratch *s, float max_norm, keel_comm *comm, int64_t ti
         return keel_ext_fail(KEEL_ERR_PEER, "keel_clip_global_norm",
                              "rank %d/%d: the ranks pass different max_norm (%g here)",
                              context.rank, context.nranks, (double)max_norm);
-    *out_norm = keeli_outcome_norm(&outcome, 1.0);
+    form_decision(&outcome, max_norm, &s->decision);
     return KEEL_OK;
 }
 
@@ -99,13 +109,11 @@ keel_status keel_clip_global_norm(const keel_device *device, const keel_tensor *
         FAIL(KEEL_ERR_UNSUPPORTED, "device %s: use a step", keel_device_name(device));
 
     scratch s;
-    double norm = 0;
     scratch_begin(&s, comm);
     TRY(accumulate(device, &s, grads, count));
-    TRY(agree(&s, max_norm, comm, timeout_us, &norm));
-    s.decision.inv_scale = 1.0f;
-    s.decision.clip_coef = keeli_clip_coef(norm, max_norm);
-    if (isfinite(norm) && s.decision.clip_coef < 1.0f) TRY(scale(device, &s, grads, count));
-    *out_norm = norm;
+    TRY(agree(&s, max_norm, comm, timeout_us));
+    if (isfinite(s.decision.norm) && s.decision.clip_coef < 1.0f)
+        TRY(scale(device, &s, grads, count));
+    *out_norm = s.decision.norm;
     return KEEL_OK;
 }
