@@ -73,7 +73,7 @@ static void step(const keel_group *g, keeli_group_state *state, tensor *t)
 /* Within so many f32 spacings of the largest number that went into the sum. */
 static void assert_near(float got, double wanted, double largest, double spacings)
 {
-    const double slack = spacings * 0x1p-24 * fmax(fmax(fabs(wanted), fabs(largest)), 0x1p-126);
+    const double slack = spacings * 0x1p-23 * fmax(fmax(fabs(wanted), fabs(largest)), 0x1p-126);
     if (!(fabs((double)got - wanted) <= slack))
         fail_msg("%.9g, wanted %.9g, off by %.3g spacings", (double)got, wanted,
                  fabs((double)got - wanted) / slack * spacings);
@@ -135,10 +135,110 @@ static void test_optim__formulas_against_f64(void **state)
     }
 }
 
+/* Bias correction: "running products", so beta^t for any t, and one rounding of the root. */
+static void test_optim__bias_correction_counts_applied_steps(void **state)
+{
+    (void)state;
+    const keel_group g = KEEL_GROUP_ADAMW(0.125);
+    keeli_group_state s = keeli_group_begin();
+    for (int t = 1; t <= 20000; t++) {
+        keeli_group_advance(&g, &s);
+        const keeli_group_scalars x = keeli_group_derive(&g, &s, 1, 1);
+        assert_int_equal(s.applied, t);
+        assert_near(x.step_size, 0.125 / (1 - pow(0.9, t)), 0, 1);
+        assert_near(x.bias2_sqrt, sqrt(1 - pow(0.999, t)), 0, 1);
+    }
+}
+
+/* beta1 = 0 keeps nothing of a moment, however large; so do beta2 and an SGD without momentum. */
+static void test_optim__zero_betas_forget(void **state)
+{
+    (void)state;
+    keel_group g = KEEL_GROUP_ADAMW(0.5);
+    g.beta1 = g.beta2 = g.weight_decay = 0;
+    g.eps = 0;
+    tensor t = {.g = {3}, .p = {1}, .m = {1e30f}, .v = {1e30f}};
+    keeli_group_state s = state_after(&g, 0);
+    step(&g, &s, &t);
+    assert_same_f32(t.m[0], 3.0f);
+    assert_same_f32(t.v[0], 9.0f);
+    assert_same_f32(t.p[0], 0.5f); /* 1 - lr * 3 / sqrt(9) */
+}
+
+static void fill(float *x, float value)
+{
+    for (int i = 0; i < NUMEL; i++) x[i] = value;
+}
+
+/* "none at a tensor's first applied step": the buffer's memory may hold anything before it. */
+static void test_optim__first_step_reads_no_buffer(void **state)
+{
+    (void)state;
+    static const float garbage[] = {NAN, INFINITY, -3e38f, 7};
+    keel_group g = KEEL_GROUP_SGD(0.5);
+    g.momentum = 0.5;
+    g.dampening = 0.75;
+    for (int i = 0; i < 4; i++) {
+        tensor t = {.g = {0}};
+        keeli_group_state s = keeli_group_begin();
+        fill(t.g, 8);
+        fill(t.m, garbage[i]);
+        step(&g, &s, &t);
+        assert_same_f32(t.m[NUMEL - 1], 8.0f);
+        assert_same_f32(t.p[NUMEL - 1], -4.0f);
+        step(&g, &s, &t);
+        assert_same_f32(t.m[NUMEL - 1], 6.0f); /* 0.5 * 8 + (1 - 0.75) * 8 */
+        assert_same_f32(t.p[NUMEL - 1], -7.0f);
+    }
+}
+
+/* Small numbers, exact in f32: g = 8 on p = 16, then g = 8 again; p after each. */
+static const struct sgd_row {
+    double momentum, dampening, decay;
+    int nesterov;
+    float p[2];
+} sgd_rows[] = {
+    {0, 0, 0, 0, {12, 8}},        {0, 0, 0.5, 0, {8, 2}}, /* d = 16, 12 */
+    {0.5, 0, 0, 0, {12, 6}},                              /* buffer 8, 12 */
+    {0.5, 0.5, 0, 0, {12, 8}},                            /* buffer 8, 8 */
+    {0.5, 1, 0, 0, {12, 10}},                             /* buffer 8, 4 */
+    {0.5, 0, 0, 1, {10, 3}},                              /* 8 + 4, 8 + 6 */
+    {0.5, 0, 0.5, 1, {4, -5.5f}},                         /* d 16, 10: 16 + 8, 10 + 9 */
+    {0.5, 0.5, 0.5, 0, {8, 1}},                           /* d 16, 12: buffer 16, 14 */
+};
+
+static void test_optim__sgd_by_hand(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sgd_rows / sizeof *sgd_rows; i++) {
+        const struct sgd_row *row = &sgd_rows[i];
+        keel_group g = KEEL_GROUP_SGD(0.5);
+        g.momentum = row->momentum;
+        g.dampening = row->dampening;
+        g.weight_decay = row->decay;
+        g.nesterov = row->nesterov;
+        assert_ok(keeli_group_check("test", &g, 0));
+        tensor t = {.g = {0}};
+        keeli_group_state s = keeli_group_begin();
+        for (int k = 0; k < 2; k++) {
+            fill(t.g, 8);
+            if (k == 0) fill(t.p, 16);
+            step(&g, &s, &t);
+            if (t.p[3] != row->p[k])
+                fail_msg("row %zu, step %d: %g, wanted %g", i, k + 1, (double)t.p[3],
+                         (double)row->p[k]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_optim__formulas_against_f64),
+        cmocka_unit_test(test_optim__bias_correction_counts_applied_steps),
+        cmocka_unit_test(test_optim__zero_betas_forget),
+        cmocka_unit_test(test_optim__first_step_reads_no_buffer),
+        cmocka_unit_test(test_optim__sgd_by_hand),
     };
     return cmocka_run_group_tests_name("runtime.optim", tests, NULL, NULL);
 }
