@@ -62,6 +62,11 @@ static void run(const keeli_cpu_kernels *k, const keel_group *g, const keeli_gro
         k->update->sgd(t->g, t->p, g->momentum > 0 ? t->m : NULL, n, s);
 }
 
+static void fill(float *x, float value)
+{
+    for (int i = 0; i < NUMEL; i++) x[i] = value;
+}
+
 /* One step of a whole tensor. */
 static void step(const keel_group *g, keeli_group_state *state, tensor *t)
 {
@@ -135,6 +140,24 @@ static void test_optim__formulas_against_f64(void **state)
     }
 }
 
+/* "g' = fl32(fl32(g * (1/S)) * coef)": two roundings, never the product of the two factors. */
+static void test_optim__gradients_round_twice(void **state)
+{
+    (void)state;
+    const keel_group o = KEEL_GROUP_SGD(1);
+    const keeli_group_state s = state_after(&o, 1);
+    const keeli_group_scalars x = keeli_group_derive(&o, &s, 1.0f / 3, 0.7f);
+    random_source r = random_begin(42);
+    tensor t = random_tensor(&r);
+    const tensor before = t;
+    fill(t.p, 0);
+    run(keeli_cpu_kernels_get(), &o, &x, &t, NUMEL);
+    for (int i = 0; i < NUMEL; i++) {
+        const volatile float unscaled = before.g[i] * (1.0f / 3);
+        assert_same_f32(t.p[i], -(unscaled * 0.7f));
+    }
+}
+
 /* Bias correction: "running products", so beta^t for any t, and one rounding of the root. */
 static void test_optim__bias_correction_counts_applied_steps(void **state)
 {
@@ -163,11 +186,6 @@ static void test_optim__zero_betas_forget(void **state)
     assert_same_f32(t.m[0], 3.0f);
     assert_same_f32(t.v[0], 9.0f);
     assert_same_f32(t.p[0], 0.5f); /* 1 - lr * 3 / sqrt(9) */
-}
-
-static void fill(float *x, float value)
-{
-    for (int i = 0; i < NUMEL; i++) x[i] = value;
 }
 
 /* "none at a tensor's first applied step": the buffer's memory may hold anything before it. */
@@ -276,6 +294,39 @@ static void test_optim__decay_is_decoupled(void **state)
     assert_same_f32(t.v[0], 0.0f);
 }
 
+#define REFUSED(field, value)                                                                      \
+    do {                                                                                           \
+        keel_group spoilt = KEEL_GROUP_ADAMW(0.1);                                                 \
+        spoilt.field = (value);                                                                    \
+        assert_refused(keeli_group_check("f", &spoilt, 3), KEEL_ERR_INVALID, "groups[3]." #field); \
+    } while (0)
+
+/* keel/config.h: the bounds beside the fields. */
+static void test_optim__numbers_out_of_bounds_are_named(void **state)
+{
+    (void)state;
+    REFUSED(optimizer, (keel_optimizer)3);
+    REFUSED(nesterov, 2);
+    REFUSED(nesterov, 1); /* without momentum */
+    REFUSED(lr, -1e-9);
+    REFUSED(lr, NAN);
+    REFUSED(lr, INFINITY);
+    REFUSED(beta1, 1);
+    REFUSED(beta1, -0.1);
+    REFUSED(beta2, 1);
+    REFUSED(beta2, NAN);
+    REFUSED(eps, -1e-8);
+    REFUSED(weight_decay, -0.1);
+    REFUSED(momentum, 1);
+    REFUSED(dampening, 1.01);
+    keel_group g = KEEL_GROUP_SGD(0);
+    g.momentum = g.beta1 = g.beta2 = nextafter(1, 0);
+    g.dampening = 1;
+    assert_ok(keeli_group_check("f", &g, 0));
+    g.nesterov = 1; /* with dampening */
+    assert_refused(keeli_group_check("f", &g, 0), KEEL_ERR_INVALID, "dampening=1");
+}
+
 typedef float (*value_fn)(random_source *r);
 
 static float subnormal(random_source *r)
@@ -359,6 +410,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_optim__formulas_against_f64),
+        cmocka_unit_test(test_optim__gradients_round_twice),
         cmocka_unit_test(test_optim__bias_correction_counts_applied_steps),
         cmocka_unit_test(test_optim__zero_betas_forget),
         cmocka_unit_test(test_optim__first_step_reads_no_buffer),
@@ -366,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_optim__eps_stays_f32),
         cmocka_unit_test(test_optim__small_steps_add_up),
         cmocka_unit_test(test_optim__decay_is_decoupled),
+        cmocka_unit_test(test_optim__numbers_out_of_bounds_are_named),
         cmocka_unit_test(test_optim__every_instruction_set_gives_the_same_bits),
     };
     return cmocka_run_group_tests_name("runtime.optim", tests, NULL, NULL);
