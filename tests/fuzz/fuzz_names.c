@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* keel_format_find: any text.  Found, and then it is a format, whatever the case of its letters; or
- * refused with a sentence, and the outputs are untouched. */
+/* keel_format_find: any text.  Found, and then it is a format, and in capitals never another one (a
+ * few are refused in one of the two spellings: f4 means two things, F4 one); or refused with a
+ * sentence, and the outputs are untouched. */
 #include <ctype.h>
 
 #include "fuzz.h"
@@ -35,8 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const keel_status status = find(name, &format);
     for (size_t i = 0; i < size; i++)
         if ((unsigned char)name[i] < 0x80) name[i] = (char)toupper((unsigned char)name[i]);
-    MUST(find(name, &again) == status);
-    MUST(again == format);
+    if (find(name, &again) == KEEL_OK && status == KEEL_OK) MUST(again == format);
     free(name);
     return 0;
 }
