@@ -398,7 +398,7 @@ static void test_step_order__a_step_without_params(void **state)
     }
 }
 
-/* Bad arguments are refused in every phase and change nothing. */
+/* Bad arguments are refused and change nothing; pytorch/pytorch#31367: a negative threshold too. */
 static void test_step_order__bad_arguments_change_nothing(void **state)
 {
     (void)state;
