@@ -182,11 +182,41 @@ static void test_culprit__a_probe_does_not_skip(void **state)
     assert_int_equal(model_report(m).probed, NUMEL);
     model_run(m); /* and it is forgotten */
     assert_int_equal(model_report(m).probed, 0);
-    assert_here(&(keel_report){.local_tensor = model_report(m).local_tensor,
-                               .local_index = model_report(m).local_index},
-                -1, -1);
+    const keel_report r = model_report(m);
+    assert_here(&r, -1, -1);
     model_end(m);
     free(m);
+}
+
+/* "may be called once per micro-batch": of all that was seen the first place is told, in whatever
+ * order it was seen. */
+static void test_culprit__first_place_in_any_order(void **state)
+{
+    (void)state;
+    static const int order[3][2] = {{6, 40}, {2, 9}, {2, 4}}; /* tensor, element */
+    const scene s = {.spots = {nowhere, nowhere}};
+    for (int probe = 0; probe < 2; probe++) {
+        model *m = malloc(sizeof *m);
+        assert_non_null(m);
+        begin(m, &s, 0, NULL);
+        for (int i = 0; i < (probe ? 0 : 3); i++)
+            model_set(&m->params[order[i][0]], order[i][1], NAN);
+        model_create(m);
+        for (int i = 0; i < (probe ? 3 : 0); i++) {
+            float *batch = calloc(NUMEL, sizeof *batch);
+            const void *const grads[] = {batch};
+            assert_non_null(batch);
+            batch[order[i][1]] = NAN; /* tensors of even index are f32 */
+            assert_ok(keel_step_probe(m->step, order[i][0], 1, grads, NULL));
+            free(batch);
+        }
+        for (int t = TENSORS - 1; t >= 0; t--) assert_ok(keel_step_accumulate(m->step, t, 1, NULL));
+        model_run(m);
+        const keel_report r = model_report(m);
+        assert_here(&r, 2, 4);
+        model_end(m);
+        free(m);
+    }
 }
 
 /* keel/report.h: "for LOSS and VETO the lowest voter". */
@@ -231,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_culprit__summed_gradients_do_not_tell),
         cmocka_unit_test(test_culprit__a_probe_tells),
         cmocka_unit_test(test_culprit__a_probe_does_not_skip),
+        cmocka_unit_test(test_culprit__first_place_in_any_order),
         cmocka_unit_test(test_culprit__votes_name_the_lowest_voter),
     };
     return cmocka_run_group_tests_name("runtime.culprit", tests, NULL, NULL);

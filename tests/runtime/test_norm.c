@@ -62,13 +62,20 @@ static void fill_ones(random_source *r, float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] = ldexpf(0x1.fffffep0f, (int)random_below(r, 64) - 32);
 }
 
+/* Random mantissas just below one power of two: sums over a whole tile need every bit of an f64. */
+static void fill_alike(random_source *r, float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = f32_of_bits(0x3fe00000u | (random_word(r) & 0x1fffffu));
+}
+
 static void fill_mostly_zero(random_source *r, float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) x[i] = random_below(r, 50) ? -0.0f : random_finite(r);
 }
 
-static const fill_fn fills[] = {fill_any,       fill_unit,      fill_subnormal, fill_largest,
-                                fill_far_apart, fill_staircase, fill_ones,      fill_mostly_zero};
+static const fill_fn fills[] = {fill_any,     fill_unit,      fill_subnormal,
+                                fill_largest, fill_far_apart, fill_staircase,
+                                fill_ones,    fill_alike,     fill_mostly_zero};
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 

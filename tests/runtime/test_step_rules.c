@@ -7,6 +7,7 @@
 #include "bigsum.h"
 #include "check.h"
 #include "model.h"
+#include "random.h"
 
 static void begin(model *m, const keel_loss_scale_config *loss_scale, int64_t numel,
                   const float *values)
@@ -65,6 +66,26 @@ static void test_step_rules__scale_and_divisor_enter_norm_and_multiplier(void **
     assert_same_f32(m.params[0].master[0], -(3 * 3072.0f * d.inv_scale * d.clip_coef));
     assert_same_f32(m.params[0].master[1], -(4 * 3072.0f * d.inv_scale * d.clip_coef));
     model_end(&m);
+}
+
+/* "norm = f64 square root of the total rounded once to f64; then divided by S * grad_divisor". */
+static void test_step_rules__norm_is_a_root_then_a_quotient(void **state)
+{
+    (void)state;
+    random_source r = random_begin(13);
+    for (int trial = 0; trial < 300; trial++) {
+        const float values[] = {random_unit(&r), random_unit(&r), random_unit(&r)};
+        const double divisor = (double)random_below(&r, 1000000) / 7 + 1;
+        const keel_loss_scale_config ls = dynamic(1 + (float)random_below(&r, 9), 2000);
+        model m;
+        begin(&m, &ls, 3, values);
+        model_create(&m);
+        assert_ok(keel_step_set_grad_divisor(m.step, divisor, NULL));
+        model_run(&m);
+        assert_same_f64(model_report(&m).norm,
+                        bigsum_norm(values, 3) / ((double)ls.init * divisor));
+        model_end(&m);
+    }
 }
 
 /* The divisor in device memory is read at decide, not when it is set. */
@@ -384,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step_rules__scale_and_divisor_enter_norm_and_multiplier),
+        cmocka_unit_test(test_step_rules__norm_is_a_root_then_a_quotient),
         cmocka_unit_test(test_step_rules__divisor_is_read_at_decide),
         cmocka_unit_test(test_step_rules__bad_divisors_skip),
         cmocka_unit_test(test_step_rules__scale_backs_off_from_a_divisor_too_large),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* Ranks as threads of the test.  An assertion that fails in one of them ends the whole program. */
+/* Ranks as threads of the test.  An assertion that fails in one of them ends the whole program, and
+ * cmocka keeps its place to itself: CMOCKA_TEST_ABORT=1 and a debugger show it. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
