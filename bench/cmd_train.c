@@ -43,27 +43,29 @@ static const char *each_part(const char *text, const char *(*take)(const char *p
     }
 }
 
-/* The registry's own sentence for a name that is a format, known or refused, but no recipe. */
-static const char *recipe_refusal(const char *name)
+/* What was wanted, and the registry's own sentence where it refuses the name. */
+static const char *recipe_refusal(bool is_format)
 {
     static char text[600];
-    keel_format format;
-    if (keel_format_find(name, &format, NULL) == KEEL_OK) return "want f32, bf16, f16 or all";
-    snprintf(text, sizeof text, "want f32, bf16, f16 or all; %s", keel_last_error());
+    snprintf(text, sizeof text, "want f32, bf16, f16 or all%s%s", is_format ? "" : "; ",
+             is_format ? "" : keel_last_error());
     return text;
 }
 
+/* A recipe by its name, or by any name of its format: "float16", "half". */
 static const char *take_recipe(const char *name, void *dest)
 {
     bool *chosen = dest;
+    keel_format format = KEEL_FORMAT_NONE;
     const bool all = strcmp(name, "all") == 0;
+    const bool is_format = !all && keel_format_find(name, &format, NULL) == KEEL_OK;
     bool known = all;
     for (int i = 0; i < train_recipe_count; i++) {
-        const bool hit = all || strcmp(name, train_recipes[i].name) == 0;
+        const bool hit = all || (is_format && format == train_recipes[i].format);
         chosen[i] |= hit;
         known |= hit;
     }
-    return known ? NULL : recipe_refusal(name);
+    return known ? NULL : recipe_refusal(is_format);
 }
 
 static const char *parse_recipe(const char *text, void *dest)

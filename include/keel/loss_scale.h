@@ -48,7 +48,7 @@ typedef struct keel_loss_scale_config {
     float min;          /* >= 2^-126 */
     float max;          /* <= 2^126, so that 1/scale is a normal number */
     int32_t interval;   /* clean steps between growths, >= 1 */
-    int32_t hysteresis; /* overflows before the first backoff, >= 1 */
+    int32_t hysteresis; /* overflows before the first backoff, >= 1; every rule takes it */
 } keel_loss_scale_config;
 
 /* Everything the rule remembers. */
