@@ -121,10 +121,10 @@ static void test_train__every_recipe_learns(void **state)
 static void test_train__ranks_change_no_bit(void **state)
 {
     (void)state;
-    outcome one = train_json("--steps 60 --ranks 1");
+    outcome one = train_json("--steps 24 --ranks 1");
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
         char options[64];
-        snprintf(options, sizeof options, "--steps 60 --ranks %d", ranks);
+        snprintf(options, sizeof options, "--steps 24 --ranks %d", ranks);
         outcome many = train_json(options);
         for (int run = 0; run < 3; run++) {
             expect_same(&one, &many, run, "norm_bits");
@@ -132,7 +132,7 @@ static void test_train__ranks_change_no_bit(void **state)
         }
         outcome_free(&many);
     }
-    outcome other = train_json("--steps 60 --seed 2");
+    outcome other = train_json("--steps 24 --seed 2");
     char crc[32], of_other[32];
     text_of(&one, 0, "params_crc", crc);
     text_of(&other, 0, "params_crc", of_other);
@@ -212,11 +212,11 @@ static void test_train__resume_changes_no_bit(void **state)
 {
     (void)state;
     char options[128];
-    outcome whole = train_json("--fp16 --interval 30 --steps 110 --ranks 2");
-    snprintf(options, sizeof options, "--fp16 --interval 30 --steps 70 --ranks 4 --save %s/half",
+    outcome whole = train_json("--fp16 --interval 10 --steps 35 --ranks 2");
+    snprintf(options, sizeof options, "--fp16 --interval 10 --steps 23 --ranks 4 --save %s/half",
              folder);
     outcome half = train_json(options);
-    snprintf(options, sizeof options, "--fp16 --interval 30 --steps 110 --ranks 8 --load %s/half",
+    snprintf(options, sizeof options, "--fp16 --interval 10 --steps 35 --ranks 8 --load %s/half",
              folder);
     outcome resumed = train_json(options);
     expect_same(&whole, &resumed, 0, "norm_bits");
@@ -319,19 +319,24 @@ static void test_train__mistakes_are_usage_errors(void **state)
     expect_usage_error("--batch 100", "--batch");
 }
 
-int main(void)
+/* Whole runs are for optimised builds: they stand behind an argument. */
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest whole[] = {
         cmocka_unit_test(test_train__every_recipe_learns),
-        cmocka_unit_test(test_train__ranks_change_no_bit),
         cmocka_unit_test(test_train__an_infinity_costs_one_step),
-        cmocka_unit_test(test_train__without_probe_nobody_is_accused),
         cmocka_unit_test(test_train__a_clip_contains_the_spike),
+    };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_train__ranks_change_no_bit),
+        cmocka_unit_test(test_train__without_probe_nobody_is_accused),
         cmocka_unit_test(test_train__resume_changes_no_bit),
         cmocka_unit_test(test_train__damaged_checkpoints_are_refused),
         cmocka_unit_test(test_train__pictures_are_whole),
         cmocka_unit_test(test_train__paths_that_cannot_be_written),
         cmocka_unit_test(test_train__mistakes_are_usage_errors),
     };
+    if (argc > 1 && strcmp(argv[1], "whole") == 0)
+        return cmocka_run_group_tests(whole, make_folder, remove_folder);
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
