@@ -20,6 +20,8 @@ function(keel_component target)
 
   list(JOIN ARG_REQUIRES ", " KEEL_PC_REQUIRES)
   set(KEEL_PC_NAME ${target})
+  # Libraries may lie deeper than in lib/, as in Debian's lib/<triplet>.
+  file(RELATIVE_PATH KEEL_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
   configure_file(${PROJECT_SOURCE_DIR}/runtime/cmake/keel.pc.in ${PROJECT_BINARY_DIR}/${target}.pc
     @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${target}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
