@@ -112,7 +112,8 @@ KEEL_API keel_status keel_step_create(const keel_config *cfg, const keel_param *
 KEEL_API void keel_step_destroy(keel_step *step);
 
 /* keel_step_verify: check with one collective that every element of every tensor is counted exactly
- * once over all ranks, and that the ranks run the same configuration.
+ * once over all ranks, and that the ranks run the same configuration.  Ranks that hold different
+ * parameters (pipeline stages, experts) say in cfg.global_params how many ids there are in all.
  * Async       blocks and allocates: for set-up, not for every step.   Collective  yes.
  * Errors      PEER a tensor's elements are missing or counted twice: the sentence names it, with
  *             the count and the expected one; or tables or configurations differ between ranks.
