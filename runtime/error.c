@@ -2,6 +2,7 @@
  * Copyright the Keel authors */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "internal.h"
 
@@ -14,11 +15,13 @@ const char *keel_last_error(void)
 
 keel_status keel_ext_fail(keel_status status, const char *fn, const char *format, ...)
 {
-    const int used = snprintf(last_error, sizeof last_error, "%s: ", fn);
+    char sentence[sizeof last_error]; /* an argument may be the last sentence itself */
+    const int used = snprintf(sentence, sizeof sentence, "%.64s: ", fn);
     va_list args;
     va_start(args, format);
-    vsnprintf(last_error + used, sizeof last_error - (size_t)used, format, args);
+    vsnprintf(sentence + used, sizeof sentence - (size_t)used, format, args);
     va_end(args);
+    memcpy(last_error, sentence, sizeof sentence);
     return status;
 }
 
