@@ -2,6 +2,7 @@
  * Copyright the Keel authors */
 /* The stateless clip: the step's own lanes and formulas, without its state. */
 #include <math.h>
+#include <stdio.h>
 
 #include "collectives.h"
 #include "config.h"
@@ -12,16 +13,13 @@
 static keel_status check_grads(const keel_tensor *grads, int64_t count, bool writes)
 {
     for (int64_t i = 0; i < count; i++) {
-        const keel_tensor *t = &grads[i];
-        const keel_format_info *info = keel_format_get(t->format);
-        if (!info || t->numel < 0 || (t->numel > 0 && !t->data))
-            return keel_ext_fail(KEEL_ERR_INVALID, "keel_clip_global_norm",
-                                 "grads[%lld]: format=%d numel=%lld data=%p", (long long)i,
-                                 (int)t->format, (long long)t->numel, t->data);
+        char name[32];
+        snprintf(name, sizeof name, "grads[%lld]", (long long)i);
+        TRY(keeli_tensor_check("keel_clip_global_norm", name, &grads[i]));
+        const keel_format_info *info = keel_format_get(grads[i].format);
         if (writes && !info->can_encode)
             return keel_ext_fail(KEEL_ERR_UNSUPPORTED, "keel_clip_global_norm",
-                                 "grads[%lld]: format %s cannot be written", (long long)i,
-                                 info->name);
+                                 "%s.format=%s cannot be written", name, info->name);
     }
     return KEEL_OK;
 }

@@ -5,16 +5,18 @@
 
 #include "internal.h"
 
-/* The size of the first published struct; an older one never existed. */
+/* The size of the first published struct; an older one never existed.  A larger one than MAX is no
+ * newer struct but one that nobody initialised, and its tail is not there to be read. */
 #define CONFIG_SIZE_MIN (offsetof(keel_config, log_context) + sizeof(void *))
+#define CONFIG_SIZE_MAX ((size_t)4096)
 
 static keel_status check_abi(const char *fn, const keel_config *src, size_t known)
 {
     if (!src) return keel_ext_fail(KEEL_ERR_INVALID, fn, "cfg is NULL");
-    if (src->struct_size < CONFIG_SIZE_MIN)
+    if (src->struct_size < CONFIG_SIZE_MIN || src->struct_size > CONFIG_SIZE_MAX)
         return keel_ext_fail(KEEL_ERR_ABI, fn,
-                             "cfg.struct_size=%zu (want >= %zu); was KEEL_CONFIG_INIT used?",
-                             src->struct_size, CONFIG_SIZE_MIN);
+                             "cfg.struct_size=%zu (want %zu..%zu); was KEEL_CONFIG_INIT used?",
+                             src->struct_size, CONFIG_SIZE_MIN, CONFIG_SIZE_MAX);
     const unsigned char *bytes = (const unsigned char *)src;
     for (size_t i = known; i < src->struct_size; i++)
         if (bytes[i] != 0)

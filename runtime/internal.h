@@ -14,4 +14,7 @@
         if (try_status_ != KEEL_OK) return try_status_; \
     } while (0)
 
+/* A view of memory as every call wants it; fn and what name it in the sentence. */
+keel_status keeli_tensor_check(const char *fn, const char *what, const keel_tensor *t);
+
 #endif

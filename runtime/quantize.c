@@ -8,24 +8,6 @@ static int64_t nbytes_of(const keel_tensor *t)
     return t->numel * keel_format_get(t->format)->storage_bytes;
 }
 
-static keel_status check_tensor(const char *fn, const char *what, const keel_tensor *t)
-{
-    if (!t) return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s is NULL", what);
-    if (!keel_format_get(t->format))
-        return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s.format=%d (want one of the registry)", what,
-                             (int)t->format);
-    if (t->numel < 0 || t->numel > INT64_MAX / 8)
-        return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s.numel=%lld (want 0..%lld)", what,
-                             (long long)t->numel, (long long)(INT64_MAX / 8));
-    if (t->reserved != 0)
-        return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s.reserved=%d (want 0)", what,
-                             (int)t->reserved);
-    if (!t->data && t->numel > 0)
-        return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s.data is NULL (want %lld elements)", what,
-                             (long long)t->numel);
-    return KEEL_OK;
-}
-
 static keel_status check_options(const char *fn, const keel_cast_options *options)
 {
     if ((uint32_t)options->overflow > KEEL_OVERFLOW_IEEE)
@@ -63,8 +45,8 @@ static keel_status cast(const char *fn, const keel_device *device, const keel_te
     const keel_cast_options defaults = {KEEL_OVERFLOW_DEFAULT, KEEL_ROUND_NEAREST_EVEN, 0, 0};
     if (!device) device = keel_cpu_device();
     if (!options) options = &defaults;
-    TRY(check_tensor(fn, "src", src));
-    TRY(check_tensor(fn, "dst", dst));
+    TRY(keeli_tensor_check(fn, "src", src));
+    TRY(keeli_tensor_check(fn, "dst", dst));
     TRY(check_options(fn, options));
     if (src->numel != dst->numel)
         return keel_ext_fail(KEEL_ERR_INVALID, fn, "dst.numel=%lld (want src.numel=%lld)",

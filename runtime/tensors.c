@@ -1,10 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* The parameters handed to create: checks, shards, and the rows kernels read. */
+/* Tensors as callers hand them in, and the parameters handed to create: checks, shards, and the
+ * rows kernels read. */
 #include <stdio.h>
 
 #include "config.h"
 #include "internal.h"
+
+/* Sizes in bytes, whatever the format, must not overflow. */
+#define NUMEL_MAX (INT64_MAX / 8)
+
+keel_status keeli_tensor_check(const char *fn, const char *what, const keel_tensor *t)
+{
+    if (!t) return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s is NULL", what);
+    if (!keel_format_get(t->format))
+        return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s.format=%d (want one of the registry)", what,
+                             (int)t->format);
+    if (t->numel < 0 || t->numel > NUMEL_MAX)
+        return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s.numel=%lld (want 0..%lld)", what,
+                             (long long)t->numel, (long long)NUMEL_MAX);
+    if (t->reserved != 0)
+        return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s.reserved=%d (want 0)", what,
+                             (int)t->reserved);
+    if (!t->data && t->numel > 0)
+        return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s.data is NULL (want %lld elements)", what,
+                             (long long)t->numel);
+    return KEEL_OK;
+}
 
 /* A parameter as sentences name it: "param 3 'layers.0.w'". */
 typedef struct label {
@@ -23,15 +45,17 @@ static label label_of(const keel_param *param, int64_t index)
     return keel_ext_fail(KEEL_ERR_INVALID, fn, "%s " format, label_of(param, index).text, \
                          __VA_ARGS__)
 
+static int64_t id_of(const keel_param *param, int64_t index)
+{
+    return param->id < 0 ? index : param->id;
+}
+
 static keel_status check_tensor(const char *fn, const keel_param *param, int64_t index,
                                 const char *what, const keel_tensor *t)
 {
-    if (t->numel < 0) FAIL_PARAM("%s.numel=%lld (want >= 0)", what, (long long)t->numel);
-    if (!keel_format_get(t->format))
-        FAIL_PARAM("%s.format=%d is not registered", what, (int)t->format);
-    if (t->numel > 0 && !t->data)
-        FAIL_PARAM("%s.data is NULL for %lld elements", what, (long long)t->numel);
-    return KEEL_OK;
+    char name[sizeof(label) + 8];
+    snprintf(name, sizeof name, "%s %s", label_of(param, index).text, what);
+    return keeli_tensor_check(fn, name, t);
 }
 
 static keel_status check_copy(const char *fn, const keel_param *param, int64_t index)
@@ -97,9 +121,8 @@ static keel_status check_shard(const char *fn, const keel_config *cfg, const kee
         (raw->replicas > 0 && (raw->replica < 0 || raw->replica >= raw->replicas)))
         FAIL_PARAM("shard.replica=%d (want 0..%d)", raw->replica, raw->replicas - 1);
     const keel_shard s = keeli_shard_resolve(param, cfg->comm);
-    if (s.cols > 0 && s.rows > param->grad.numel / s.cols + 1)
-        FAIL_PARAM("shard.rows=%lld exceeds the tensor", (long long)s.rows);
-    if (s.rows * s.cols != param->grad.numel)
+    if (s.cols > 0 ? param->grad.numel % s.cols != 0 || s.rows != param->grad.numel / s.cols
+                   : param->grad.numel != 0)
         FAIL_PARAM("shard rows*cols=%lld*%lld (want numel=%lld)", (long long)s.rows,
                    (long long)s.cols, (long long)param->grad.numel);
     if (s.row_stride < s.cols)
@@ -123,6 +146,10 @@ static keel_status check_param(const char *fn, const keel_config *cfg, const kee
         FAIL_PARAM("group=%d (want 0..%d)", param->group, group_count - 1);
     if (param->id < -1 || param->id > UINT32_MAX)
         FAIL_PARAM("id=%lld (want -1..2^32-1)", (long long)param->id);
+    if (cfg->global_params > 0 && id_of(param, index) >= cfg->global_params)
+        FAIL_PARAM("id=%lld (want below cfg.global_params=%lld)", (long long)id_of(param, index),
+                   (long long)cfg->global_params);
+    if (param->reserved != 0) FAIL_PARAM("reserved=%d (want 0)", param->reserved);
     TRY(check_tensor(fn, param, index, "grad", &param->grad));
     TRY(check_copy(fn, param, index));
     TRY(check_memory(fn, param, index, &groups[param->group]));
@@ -149,7 +176,7 @@ keeli_row keeli_row_make(const keel_param *param, int64_t index, const keel_comm
     row.master = param->master;
     row.moment1 = param->moment1;
     row.moment2 = param->moment2;
-    row.id = param->id < 0 ? index : param->id;
+    row.id = id_of(param, index);
     row.group = param->group;
     row.counts = keeli_shard_resolve(param, comm).replica == 0;
     return row;
@@ -167,12 +194,14 @@ size_t keeli_step_mem_place(keeli_step_mem *mem, void *base)
 {
     const size_t rows = (size_t)mem->settings.row_count;
     const size_t groups = (size_t)mem->settings.group_count;
+    const size_t slots = (size_t)mem->settings.slot_count;
     size_t used = 0;
     mem->rows = carve(base, &used, rows * sizeof *mem->rows);
     mem->inputs = carve(base, &used, sizeof *mem->inputs);
     mem->groups = carve(base, &used, groups * sizeof *mem->groups);
     mem->partial = carve(base, &used, sizeof *mem->partial);
-    mem->packet = carve(base, &used, sizeof *mem->packet);
+    mem->packet = carve(base, &used, sizeof *mem->packet + slots * sizeof *mem->slot_words);
+    mem->slot_packet_words = base ? (uint64_t *)(mem->packet + 1) : NULL;
     mem->decision = carve(base, &used, sizeof *mem->decision);
     mem->scalars = carve(base, &used, groups * sizeof *mem->scalars);
     mem->state = carve(base, &used, sizeof *mem->state);
@@ -180,5 +209,11 @@ size_t keeli_step_mem_place(keeli_step_mem *mem, void *base)
     mem->group_state = carve(base, &used, groups * sizeof *mem->group_state);
     mem->group_saved = carve(base, &used, groups * sizeof *mem->group_saved);
     mem->ring = carve(base, &used, (size_t)mem->settings.report_capacity * sizeof *mem->ring);
+    mem->slots = carve(base, &used, slots * sizeof *mem->slots);
+    mem->slot_live = carve(base, &used, slots * sizeof *mem->slot_live);
+    mem->slot_saved = carve(base, &used, slots * sizeof *mem->slot_saved);
+    mem->slot_counts = carve(base, &used, slots * sizeof *mem->slot_counts);
+    mem->slot_words = carve(base, &used, slots * sizeof *mem->slot_words);
+    mem->histories = carve(base, &used, (size_t)mem->history_total * sizeof *mem->histories);
     return used;
 }

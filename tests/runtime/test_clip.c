@@ -234,7 +234,10 @@ static void test_clip__refuses_a_bad_list_whole(void **state)
     grads[1] = (keel_tensor){.data = &byte, .numel = 1, .format = (keel_format)99};
     assert_refused(keel_clip_global_norm(NULL, grads, 2, 1, NULL, 0, &norm), KEEL_ERR_INVALID,
                    "format=99");
-    grads[1].format = KEEL_FORMAT_E8M0;
+    grads[1] = f32(x, INT64_MAX);
+    assert_refused(keel_clip_global_norm(NULL, grads, 2, 1, NULL, 0, &norm), KEEL_ERR_INVALID,
+                   "grads[1].numel=9223372036854775807");
+    grads[1] = (keel_tensor){.data = &byte, .numel = 1, .format = KEEL_FORMAT_E8M0};
     assert_refused(keel_clip_global_norm(NULL, grads, 2, 1, NULL, 0, &norm), KEEL_ERR_UNSUPPORTED,
                    "e8m0");
     assert_refused(keel_clip_global_norm(NULL, grads, -1, 1, NULL, 0, &norm), KEEL_ERR_INVALID,

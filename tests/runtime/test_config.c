@@ -194,6 +194,10 @@ static void test_config__struct_size_rules(void **state)
     assert_not_created(&cfg, KEEL_ERR_ABI, "struct_size=");
     memset(&cfg, 0, sizeof cfg);
     assert_not_created(&cfg, KEEL_ERR_ABI, "KEEL_CONFIG_INIT");
+    memset(&cfg, 0xff, sizeof cfg); /* nothing lies behind it */
+    assert_not_created(&cfg, KEEL_ERR_ABI, "KEEL_CONFIG_INIT");
+    cfg.struct_size = 4097;
+    assert_not_created(&cfg, KEEL_ERR_ABI, "struct_size=4097");
     assert_not_created(NULL, KEEL_ERR_INVALID, "cfg is NULL");
 }
 
@@ -262,6 +266,16 @@ SPOIL(shard_reach,
       p->shard = ((keel_shard){.global_numel = 64, .rows = 2, .cols = 2, .row_stride = INT64_MAX}))
 SPOIL(shard_wrap, p->shard = ((keel_shard){
                       .global_numel = 64, .rows = INT64_MAX / 2 + 3, .cols = 4, .row_stride = 4}))
+SPOIL(shard_huge, p->grad.numel = INT64_MAX / 8 * 2;
+      p->shard = ((keel_shard){.global_numel = INT64_MAX, .rows = 2, .cols = INT64_MAX / 8}))
+SPOIL(shard_product, p->shard = ((keel_shard){.global_numel = INT64_MAX,
+                                              .rows = 1,
+                                              .cols = INT64_MAX / 2,
+                                              .row_stride = INT64_MAX / 2}))
+SPOIL(numel_huge, p->grad.numel = INT64_MAX)
+SPOIL(grad_reserved, p->grad.reserved = 1)
+SPOIL(copy_reserved, p->copy.reserved = 2)
+SPOIL(param_reserved, p->reserved = 3)
 SPOIL(replica_above, p->shard.replicas = 2; p->shard.replica = 2)
 SPOIL(replica_below, p->shard.replicas = 2; p->shard.replica = -1)
 SPOIL(replicas_negative, p->shard.replicas = -1)
@@ -294,6 +308,12 @@ static const struct {
     {shard_stride, KEEL_ERR_INVALID, "row_stride=1"},
     {shard_reach, KEEL_ERR_INVALID, "global_numel=64"},
     {shard_wrap, KEEL_ERR_INVALID, "shard"},
+    {shard_huge, KEEL_ERR_INVALID, "grad.numel="},
+    {shard_product, KEEL_ERR_INVALID, "rows*cols=1*"},
+    {numel_huge, KEEL_ERR_INVALID, "grad.numel=9223372036854775807"},
+    {grad_reserved, KEEL_ERR_INVALID, "grad.reserved=1"},
+    {copy_reserved, KEEL_ERR_INVALID, "copy.reserved=2"},
+    {param_reserved, KEEL_ERR_INVALID, "reserved=3"},
     {replica_above, KEEL_ERR_INVALID, "replica=2"},
     {replica_below, KEEL_ERR_INVALID, "replica=-1"},
     {replicas_negative, KEEL_ERR_INVALID, "replica"},
@@ -328,6 +348,28 @@ static void test_config__parameters_are_checked_one_by_one(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(spoilt); i++)
         check_spoilt(spoilt[i].spoil, spoilt[i].status, spoilt[i].word);
+}
+
+/* Ids count over all ranks, so one past the count the caller gave is a contradiction. */
+static void test_config__ids_lie_below_global_params(void **state)
+{
+    (void)state;
+    model m;
+    model_begin(&m);
+    keel_step *step = untouched;
+    model_add(&m, KEEL_FORMAT_F32, 1);
+    keel_param *p = model_add(&m, KEEL_FORMAT_F32, 1);
+    m.cfg.global_params = 1;
+    assert_refused(keel_step_create(&m.cfg, m.params, 2, NULL, 0, &step), KEEL_ERR_INVALID,
+                   "global_params=1");
+    m.cfg.global_params = 7;
+    p->id = 7;
+    assert_refused(keel_step_create(&m.cfg, m.params, 2, NULL, 0, &step), KEEL_ERR_INVALID,
+                   "id=7 (want below cfg.global_params=7)");
+    assert_ptr_equal(step, untouched);
+    p->id = 6;
+    model_create(&m);
+    model_end(&m);
 }
 
 static void test_config__count_and_outputs(void **state)
@@ -409,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_config__foreign_extensions_are_refused),
         cmocka_unit_test(test_config__groups),
         cmocka_unit_test(test_config__parameters_are_checked_one_by_one),
+        cmocka_unit_test(test_config__ids_lie_below_global_params),
         cmocka_unit_test(test_config__count_and_outputs),
         cmocka_unit_test(test_config__workspace_of_the_caller),
         cmocka_unit_test(test_config__arguments_are_copied),
