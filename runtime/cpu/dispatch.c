@@ -43,9 +43,10 @@ static bool has_baseline(void)
     return true;
 }
 
-#define KERNELS(text, set)                                                                       \
-    {                                                                                            \
-        text, keeli_codec_kernels_##set, &keeli_stats_kernels_##set, &keeli_update_kernels_##set \
+#define KERNELS(text, set)                                                                        \
+    {                                                                                             \
+        text, keeli_codec_kernels_##set, &keeli_stats_kernels_##set, &keeli_update_kernels_##set, \
+            &keeli_matmul_kernels_##set                                                           \
     }
 
 /* Best first. */

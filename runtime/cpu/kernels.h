@@ -57,6 +57,24 @@ typedef struct keeli_update_kernels {
     void (*sgd)(float *g, float *p, float *buf, int32_t n, const keeli_group_scalars *s);
 } keeli_update_kernels;
 
+/* Panels of a matrix product: a is [KEELI_PANEL_M][KEELI_PANEL_K], b [K][N], c [M][N].  Loops run
+ * over whole registers, so m and n are rounded up to the padding, and what lies there is written.
+ */
+enum {
+    KEELI_PANEL_M = 128,
+    KEELI_PANEL_N = 128,
+    KEELI_PANEL_K = 64,
+    KEELI_PANEL_PAD_M = 8,
+    KEELI_PANEL_PAD_N = 32
+};
+
+typedef struct keeli_matmul_kernels {
+    /* c[i][j] += a[i][p] * b[p][j] for p = 0 .. k - 1 in this order, each step two f32 roundings */
+    void (*multiply_add)(const float *a, const float *b, float *c, int32_t m, int32_t n, int32_t k);
+    /* c[j] = fl32(c[j] * scale + bias[j] + old[j]), inside in f64 */
+    void (*finish)(float *c, int32_t n, double scale, const float *bias, const float *old);
+} keeli_matmul_kernels;
+
 /* Each tile_*.c exports one table per instruction set it is compiled for, named after it:
  *   const keeli_stats_kernels KEELI_ISA_NAME(keeli_stats_kernels) = {...};
  * KEELI_ISA is given by the build: baseline, v3 or v4. */
@@ -67,7 +85,8 @@ typedef struct keeli_update_kernels {
 #define KEELI_ISA_TABLES(isa)                                     \
     extern const keeli_codec_kernels keeli_codec_kernels_##isa[]; \
     extern const keeli_stats_kernels keeli_stats_kernels_##isa;   \
-    extern const keeli_update_kernels keeli_update_kernels_##isa;
+    extern const keeli_update_kernels keeli_update_kernels_##isa; \
+    extern const keeli_matmul_kernels keeli_matmul_kernels_##isa;
 KEELI_ISA_TABLES(baseline)
 KEELI_ISA_TABLES(v3)
 KEELI_ISA_TABLES(v4)
@@ -77,6 +96,7 @@ typedef struct keeli_cpu_kernels {
     const keeli_codec_kernels *codec; /* indexed by keel_format */
     const keeli_stats_kernels *stats;
     const keeli_update_kernels *update;
+    const keeli_matmul_kernels *matmul;
 } keeli_cpu_kernels;
 
 /* Every set this machine can run, best first; NULL past the last one. */
