@@ -194,14 +194,12 @@ size_t keeli_step_mem_place(keeli_step_mem *mem, void *base)
 {
     const size_t rows = (size_t)mem->settings.row_count;
     const size_t groups = (size_t)mem->settings.group_count;
-    const size_t slots = (size_t)mem->settings.slot_count;
     size_t used = 0;
     mem->rows = carve(base, &used, rows * sizeof *mem->rows);
     mem->inputs = carve(base, &used, sizeof *mem->inputs);
     mem->groups = carve(base, &used, groups * sizeof *mem->groups);
     mem->partial = carve(base, &used, sizeof *mem->partial);
-    mem->packet = carve(base, &used, sizeof *mem->packet + slots * sizeof *mem->slot_words);
-    mem->slot_packet_words = base ? (uint64_t *)(mem->packet + 1) : NULL;
+    mem->packet = carve(base, &used, sizeof *mem->packet);
     mem->decision = carve(base, &used, sizeof *mem->decision);
     mem->scalars = carve(base, &used, groups * sizeof *mem->scalars);
     mem->state = carve(base, &used, sizeof *mem->state);
@@ -209,11 +207,5 @@ size_t keeli_step_mem_place(keeli_step_mem *mem, void *base)
     mem->group_state = carve(base, &used, groups * sizeof *mem->group_state);
     mem->group_saved = carve(base, &used, groups * sizeof *mem->group_saved);
     mem->ring = carve(base, &used, (size_t)mem->settings.report_capacity * sizeof *mem->ring);
-    mem->slots = carve(base, &used, slots * sizeof *mem->slots);
-    mem->slot_live = carve(base, &used, slots * sizeof *mem->slot_live);
-    mem->slot_saved = carve(base, &used, slots * sizeof *mem->slot_saved);
-    mem->slot_counts = carve(base, &used, slots * sizeof *mem->slot_counts);
-    mem->slot_words = carve(base, &used, slots * sizeof *mem->slot_words);
-    mem->histories = carve(base, &used, (size_t)mem->history_total * sizeof *mem->histories);
     return used;
 }
