@@ -177,24 +177,27 @@ keel_status keeli_step_round(keel_step *step, int64_t *sum, int64_t nsum, uint64
 
 /* On a host transport the packet lies in host memory and a disagreement is an error here; on a
  * stream the device's decide sees it and turns the step into a skip. */
-static keel_status check_agreed(const keel_step *step)
+static keel_status check_agreed(const keel_step *step, const char *fn)
 {
     if (step->comm->on_stream) return KEEL_OK;
     const keeli_settings *set = &step->mem.settings;
     const int64_t *sum = step->mem.packet->sum + KEELI_SUM_identity;
     const uint64_t *max = step->mem.packet->max + KEELI_MAX_identity;
     if (sum[0] != set->nranks)
-        FAIL(KEEL_ERR_PEER, "rank %d/%d: %lld ranks took part in the round", set->rank, set->nranks,
-             (long long)sum[0]);
+        return keel_ext_fail(KEEL_ERR_PEER, fn, "rank %d/%d: %lld ranks took part in the round",
+                             set->rank, set->nranks, (long long)sum[0]);
     if (max[0] != ~max[1])
-        FAIL(KEEL_ERR_PEER, "rank %d/%d stands at step %lld; the ranks stand at steps %llu to %llu",
-             set->rank, set->nranks, (long long)step->decided + 1, (unsigned long long)~max[1],
-             (unsigned long long)max[0]);
+        return keel_ext_fail(
+            KEEL_ERR_PEER, fn,
+            "rank %d/%d stands at step %lld; the ranks stand at steps %llu to %llu", set->rank,
+            set->nranks, (long long)step->decided + 1, (unsigned long long)~max[1],
+            (unsigned long long)max[0]);
     if (max[2] != ~max[3])
-        FAIL(KEEL_ERR_PEER,
-             "rank %d/%d: the ranks differ in configuration, clip threshold, divisor or loss scale "
-             "(hashes %016llx to %016llx)",
-             set->rank, set->nranks, (unsigned long long)~max[3], (unsigned long long)max[2]);
+        return keel_ext_fail(
+            KEEL_ERR_PEER, fn,
+            "rank %d/%d: the ranks differ in configuration, clip threshold, divisor or loss scale "
+            "(hashes %016llx to %016llx)",
+            set->rank, set->nranks, (unsigned long long)~max[3], (unsigned long long)max[2]);
     return KEEL_OK;
 }
 
@@ -205,14 +208,14 @@ static keel_status drop_partial(keel_step *step, keel_stream stream)
     return step->device->upload(step->device, step->mem.partial, &empty, sizeof empty, stream);
 }
 
-static keel_status agree(keel_step *step, keel_stream stream)
+static keel_status agree(keel_step *step, const char *fn, keel_stream stream)
 {
     keeli_packet *packet = step->mem.packet;
     TRY(upload_rows(step, stream));
     TRY(upload_inputs(step, stream));
     TRY(step->device->pack(step->device, &step->mem, stream));
     TRY(keeli_step_round(step, packet->sum, KEELI_NSUM, packet->max, KEELI_NMAX, stream));
-    TRY(check_agreed(step));
+    TRY(check_agreed(step, fn));
     step->counters.launches += 2;
     return step->device->decide(step->device, &step->mem, stream);
 }
@@ -271,7 +274,8 @@ keel_status keel_step_decide(keel_step *step, keel_stream stream)
                 KEEL_ERR_ORDER,
                 "param %lld '%s' was not accumulated in step %lld; expected keel_step_accumulate()",
                 (long long)i, name_of(step, i), (long long)step->decided + 1);
-    const keel_status status = agree(step, stream);
+    begin(step); /* a rank without parameters may begin here: what fails now is this step */
+    const keel_status status = agree(step, __func__, stream);
     if (status != KEEL_OK) {
         (void)drop_partial(step, stream);
         return status;

@@ -86,8 +86,9 @@ static keel_status verify(keel_step *step, int64_t ids, int64_t *sum, uint64_t *
     }
     TRY(keeli_step_round(step, sum, ids * SUM_WORDS, max, ids * MAX_WORDS + 2, NULL));
     if (common[0] != ~common[1])
-        FAIL(KEEL_ERR_PEER, "rank %d/%d: the ranks differ in configuration",
-             step->mem.settings.rank, step->mem.settings.nranks);
+        return keel_ext_fail(KEEL_ERR_PEER, "keel_step_verify",
+                             "rank %d/%d: the ranks differ in configuration",
+                             step->mem.settings.rank, step->mem.settings.nranks);
     for (int64_t id = 0; id < ids; id++)
         TRY(judge(step, id, sum + id * SUM_WORDS, max + id * MAX_WORDS));
     return KEEL_OK;

@@ -7,10 +7,11 @@
 
 static keel_status cpu_alloc(const keel_device *device, size_t nbytes, void **out_memory)
 {
-    (void)device;
     const size_t rounded = (nbytes + 255) / 256 * 256;
     void *memory = aligned_alloc(256, rounded ? rounded : 256);
-    if (!memory) FAIL(KEEL_ERR_NO_MEMORY, "%zu bytes of host memory", nbytes);
+    if (!memory)
+        return keel_ext_fail(KEEL_ERR_NO_MEMORY, device->name, "no %zu bytes of host memory",
+                             nbytes);
     *out_memory = memory;
     return KEEL_OK;
 }

@@ -466,7 +466,8 @@ static void run_differing(int32_t rank, keel_comm *comm, void *context)
     assert_ok(keel_step_accumulate(m.step, 0, 1, NULL));
     assert_refused(keel_step_decide(m.step, NULL), KEEL_ERR_PEER,
                    what == STEP_NUMBER ? "steps 1 to 2" : "differ in");
-    assert_non_null(strstr(keel_last_error(), rank ? "rank 1/2" : "rank 0/2"));
+    assert_non_null(strstr(keel_last_error(),
+                           rank ? "keel_step_decide: rank 1/2" : "keel_step_decide: rank 0/2"));
     assert_true(model_digest(&m) == before);
     if (what != GROWTH && what != LOSS_SCALE) {
         make_alike(&m, fresh, size);
@@ -484,6 +485,36 @@ static void test_ranks__differences_are_errors_that_name_them(void **state)
         difference d = (difference)what;
         ranks_run(2, run_differing, &d);
     }
+}
+
+/* "Every rank must do the same": after a failed round abandon drops that step and no other, also on
+ * a rank without parameters, whose only call of a step is decide. */
+static void run_abandoning(int32_t rank, keel_comm *comm, void *context)
+{
+    (void)context;
+    model m;
+    begin_rank(&m, comm, 64, 1);
+    m.cfg.group_count = 0; /* the optimizer is the caller's */
+    if (rank == 0) add_owned_f32(&m, 0, 1, (float[]){1});
+    model_create(&m);
+    for (int i = 0; i < 4; i++) {
+        const bool differs = i % 2 == 1;
+        assert_ok(keel_step_set_grad_divisor(m.step, differs && rank == 1 ? 3 : 1, NULL));
+        if (rank == 0) assert_ok(keel_step_accumulate(m.step, 0, 1, NULL));
+        if (differs)
+            assert_refused(keel_step_decide(m.step, NULL), KEEL_ERR_PEER, "divisor");
+        else
+            assert_ok(keel_step_decide(m.step, NULL));
+        if (differs) assert_ok(keel_step_abandon(m.step, NULL));
+        assert_same_f32(loss_scale_of(&m), i < 2 ? 128.0f : 256.0f);
+    }
+    model_end(&m);
+}
+
+static void test_ranks__a_failed_step_is_abandoned_alone(void **state)
+{
+    (void)state;
+    ranks_run(2, run_abandoning, NULL);
 }
 
 /* One rank never comes: the others get COMM by the deadline, state as before, and so ever after. */
@@ -522,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_ranks__a_nan_is_seen_from_any_rank),
         cmocka_unit_test(test_ranks__replicas_count_once),
         cmocka_unit_test(test_ranks__differences_are_errors_that_name_them),
+        cmocka_unit_test(test_ranks__a_failed_step_is_abandoned_alone),
         cmocka_unit_test(test_ranks__a_missing_rank_is_an_error_at_the_deadline),
     };
     return cmocka_run_group_tests_name("runtime.ranks", tests, NULL, NULL);
