@@ -61,7 +61,7 @@ void gpt_square_relu_back(const float *x, int64_t count, float *d)
 
 /* ---- softmax ---- */
 
-/* e^x for x <= 0, to about an ulp; what is below -87 counts as -87, so 2^n stays normal.  Adding
+/* e^x for x <= 0, to within two ulps; what is below -87 counts as -87, so 2^n stays normal.  Adding
  * 1.5 * 2^23 leaves the nearest whole number n of x / ln 2 in the low bits of the sum; the rest is
  * a polynomial over +-ln 2 / 2.  Only bits are taken as integers, so NaN is no special case. */
 static inline float exponential(float x)
