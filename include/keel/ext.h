@@ -34,6 +34,9 @@ struct keel_device {
     keel_status (*quantize)(const keel_device *device, const keel_tensor *src,
                             const keel_tensor *dst, const keel_cast_options *options,
                             keel_cast_stats *out_stats, keel_stream stream);
+    /* Arguments are checked by keel_matmul() and strides filled in.  NULL = not supported. */
+    keel_status (*matmul)(const keel_device *device, const keel_matmul_args *args,
+                          keel_stream stream);
 
     /* Rows [first, first + count) of the table into the partial results. */
     keel_status (*accumulate)(const keel_device *device, const struct keeli_step_mem *mem,

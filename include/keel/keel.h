@@ -10,6 +10,7 @@
 #include "keel/tensor.h"
 #include "keel/device.h"
 #include "keel/quantize.h"
+#include "keel/matmul.h"
 #include "keel/mx.h"
 #include "keel/comm.h"
 #include "keel/clip.h"

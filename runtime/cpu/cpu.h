@@ -12,6 +12,8 @@
 keel_status keeli_cpu_quantize(const keel_device *device, const keel_tensor *src,
                                const keel_tensor *dst, const keel_cast_options *options,
                                keel_cast_stats *out_stats, keel_stream stream);
+keel_status keeli_cpu_matmul(const keel_device *device, const keel_matmul_args *args,
+                             keel_stream stream);
 keel_status keeli_cpu_accumulate(const keel_device *device, const keeli_step_mem *mem,
                                  int64_t first, int64_t count, keel_stream stream);
 keel_status keeli_cpu_probe(const keel_device *device, const keeli_step_mem *mem, int64_t first,

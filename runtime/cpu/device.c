@@ -40,6 +40,7 @@ static const keel_device cpu_device = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .quantize = keeli_cpu_quantize,
+    .matmul = keeli_cpu_matmul,
     .accumulate = keeli_cpu_accumulate,
     .probe = keeli_cpu_probe,
     .vote = keeli_cpu_vote,
