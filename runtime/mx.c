@@ -21,6 +21,12 @@ int64_t keel_mx_scale_count(int64_t rows, int64_t cols)
     return rows * blocks_of(cols);
 }
 
+/* Rows to visit: a matrix without columns may have any number. */
+static int64_t rows_of(int64_t rows, int64_t cols)
+{
+    return cols > 0 ? rows : 0;
+}
+
 static keel_status check_format(const char *fn, keel_format format)
 {
     const keel_format_info *info = keel_format_get(format);
@@ -150,7 +156,7 @@ keel_status keel_mx_quantize(const keel_tensor *src, int64_t rows, int64_t cols,
                       keeli_bits_of((float)keel_format_get(format)->max), rule,
                       out_stats ? &stats : NULL};
     const keeli_fp_env env = keeli_fp_begin();
-    for (int64_t row = 0; row < rows; row++)
+    for (int64_t row = 0; row < rows_of(rows, cols); row++)
         cast_row(&c, src, row * cols, cols, codes + row * cols, scales + row * blocks_of(cols));
     keeli_fp_end(env);
     stats.saturated -= stats.inf_count;
@@ -171,7 +177,7 @@ keel_status keel_mx_dequantize(const uint8_t *codes, const uint8_t *scales, int6
 
     const keeli_cpu_kernels *kernels = keeli_cpu_kernels_get();
     const keeli_fp_env env = keeli_fp_begin();
-    for (int64_t row = 0; row < rows; row++)
+    for (int64_t row = 0; row < rows_of(rows, cols); row++)
         for (int64_t at = 0; at < cols; at += KEEL_MX_BLOCK, scales++) {
             const int32_t n = shorter(cols - at, KEEL_MX_BLOCK);
             const int64_t i = row * cols + at;
