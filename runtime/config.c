@@ -53,6 +53,10 @@ keel_status keeli_config_check(const char *fn, keel_config *dst, const keel_conf
     if (cfg.group_count < 0 || (cfg.group_count > 0 && !cfg.groups))
         return keel_ext_fail(KEEL_ERR_INVALID, fn, "cfg.group_count=%d with cfg.groups=%p",
                              cfg.group_count, (const void *)cfg.groups);
+    if (cfg.slot_count < 0 || (cfg.slot_count > 0 && !cfg.slots))
+        return keel_ext_fail(KEEL_ERR_INVALID, fn, "cfg.slot_count=%d with cfg.slots=%p",
+                             cfg.slot_count, (const void *)cfg.slots);
+    for (int32_t i = 0; i < cfg.slot_count; i++) TRY(keeli_slot_check(fn, &cfg.slots[i]));
     keel_loss_scale_state unused;
     TRY(keel_loss_scale_begin(&cfg.loss_scale, &unused));
     *dst = cfg;

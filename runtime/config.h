@@ -18,4 +18,7 @@ keeli_row keeli_row_make(const keel_param *param, int64_t index, const keel_comm
 /* The logical elements a parameter holds here, its zeros filled in. */
 keel_shard keeli_shard_resolve(const keel_param *param, const keel_comm *comm);
 
+/* Bounds of a slot; fn names the public call in the sentence. */
+keel_status keeli_slot_check(const char *fn, const keel_slot *slot);
+
 #endif

@@ -8,8 +8,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "decide_slots.h"
 #include "rule_loss_scale.h"
-#include "step_mem.h"
 
 KEELI_HD uint64_t keeli_hash_mix(uint64_t hash, uint64_t word)
 {
@@ -54,6 +54,8 @@ KEELI_HD void keeli_pack(const keeli_step_mem *mem)
 {
     const keeli_lane_context context = keeli_context(mem);
     keeli_packet_pack(mem->partial, &context, mem->packet);
+    for (int i = 0; i < mem->settings.slot_count; i++)
+        mem->slot_packet_words[i] = mem->slot_words[i];
 }
 
 KEELI_HD int keeli_is_normal(float x)
@@ -130,6 +132,7 @@ KEELI_HD void keeli_save_state(const keeli_step_mem *mem)
 {
     *mem->saved = *mem->state;
     for (int g = 0; g < mem->settings.group_count; g++) mem->group_saved[g] = mem->group_state[g];
+    keeli_save_slots(mem);
 }
 
 /* Everything but the number of the step, whose report stays. */
@@ -139,6 +142,7 @@ KEELI_HD void keeli_restore_state(const keeli_step_mem *mem)
     *mem->state = *mem->saved;
     mem->state->step = step;
     for (int g = 0; g < mem->settings.group_count; g++) mem->group_state[g] = mem->group_saved[g];
+    keeli_restore_slots(mem);
     mem->decision->loss_scale = mem->state->loss_scale.scale;
 }
 
@@ -172,6 +176,7 @@ KEELI_HD void keeli_report_culprit(const keeli_outcome *o, const keeli_finite_pa
                       : r->cause == KEEL_CAUSE_VETO ? o->veto_rank
                                                     : o->culprit_rank;
     r->culprit_tensor = o->culprit_tensor;
+    r->culprit_slot = o->culprit_slot;
     r->local_tensor = first->tensor - 1;
     r->local_index = first->tensor ? first->element : -1;
     r->probed = here->probed_elements;
@@ -221,6 +226,7 @@ KEELI_HD void keeli_commit(const keeli_step_mem *mem, const keeli_outcome *outco
     keeli_save_state(mem);
     keeli_form_decision(outcome, mem->inputs, scale, mem->decision);
     keeli_advance_state(mem, outcome, mem->decision);
+    keeli_update_slots(mem, mem->decision->skip, scale, mem->state->loss_scale.scale);
     mem->decision->loss_scale = mem->state->loss_scale.scale;
     keeli_write_report(mem, outcome, scale);
 }
@@ -236,6 +242,7 @@ KEELI_HD void keeli_decide(const keeli_step_mem *mem)
     else
         keeli_refuse(mem);
     memset(mem->partial, 0, sizeof *mem->partial);
+    keeli_forget_slot_words(mem, mem->decision->skip);
 }
 
 #endif

@@ -17,4 +17,7 @@
 /* A view of memory as every call wants it; fn and what name it in the sentence. */
 keel_status keeli_tensor_check(const char *fn, const char *what, const keel_tensor *t);
 
+/* Source and target of a cast: sizes, formats, overlap. */
+keel_status keeli_cast_check(const char *fn, const keel_tensor *src, const keel_tensor *dst);
+
 #endif

@@ -27,6 +27,7 @@ typedef struct keeli_outcome {
     keel_origin origin;
     int32_t culprit_rank;   /* -1 = none */
     int64_t culprit_tensor; /* -1 = none */
+    int64_t culprit_slot;   /* -1 = none */
     int32_t loss_rank;      /* lowest voter, -1 = none */
     int32_t veto_rank;
     int32_t agreed; /* all ranks came, at one step, with one configuration */

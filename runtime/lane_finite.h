@@ -20,6 +20,7 @@ typedef struct keeli_finite_partial {
     keeli_first_bad seen;
     keeli_first_bad probed; /* in gradients the ranks had not summed yet */
     int64_t probed_elements;
+    int64_t bad_slot; /* lowest slot whose source was not finite and may veto, + 1; 0 = none */
 } keeli_finite_partial;
 
 KEELI_HD void keeli_first_bad_note(keeli_first_bad *first, int64_t tensor, int64_t id,
@@ -41,6 +42,7 @@ KEELI_HD void keeli_finite_pack(const keeli_finite_partial *p, const keeli_lane_
     sum[2] = p->inf_count + p->nan_count > 0;
     max[0] = p->seen.tensor ? keeli_culprit_key(context->rank, p->seen.id) : 0;
     max[1] = p->probed.tensor ? keeli_culprit_key(context->rank, p->probed.id) : 0;
+    max[2] = p->bad_slot ? keeli_culprit_key(context->rank, p->bad_slot - 1) : 0;
 }
 
 KEELI_HD void keeli_finite_finish(const int64_t *sum, const uint64_t *max,
@@ -49,11 +51,14 @@ KEELI_HD void keeli_finite_finish(const int64_t *sum, const uint64_t *max,
     outcome->inf_count = sum[0];
     outcome->nan_count = sum[1];
     outcome->bad_ranks = sum[2];
-    const uint64_t key = max[1] ? max[1] : max[0];
-    const int shared = !max[1] && context->nranks > 1 && sum[2] == context->nranks;
+    const uint64_t tensor_key = max[1] ? max[1] : max[0];
+    const uint64_t local_key = max[1] ? max[1] : max[2]; /* seen before the ranks summed */
+    const uint64_t key = local_key ? local_key : tensor_key;
+    const int shared = !local_key && context->nranks > 1 && sum[2] == context->nranks;
     outcome->origin = !key ? KEEL_ORIGIN_NONE : shared ? KEEL_ORIGIN_SHARED : KEEL_ORIGIN_RANK;
     outcome->culprit_rank = keeli_culprit_rank(key);
-    outcome->culprit_tensor = keeli_culprit_tensor(key);
+    outcome->culprit_tensor = keeli_culprit_tensor(tensor_key);
+    outcome->culprit_slot = keeli_culprit_tensor(max[2]);
 }
 
 #endif

@@ -38,6 +38,19 @@ static keel_status check_overlap(const char *fn, const keel_tensor *src, const k
     return KEEL_OK;
 }
 
+keel_status keeli_cast_check(const char *fn, const keel_tensor *src, const keel_tensor *dst)
+{
+    TRY(keeli_tensor_check(fn, "src", src));
+    TRY(keeli_tensor_check(fn, "dst", dst));
+    if (src->numel != dst->numel)
+        return keel_ext_fail(KEEL_ERR_INVALID, fn, "dst.numel=%lld (want src.numel=%lld)",
+                             (long long)dst->numel, (long long)src->numel);
+    if (!keel_format_get(dst->format)->can_encode)
+        return keel_ext_fail(KEEL_ERR_UNSUPPORTED, fn, "dst.format=%s (described only)",
+                             keel_format_get(dst->format)->name);
+    return check_overlap(fn, src, dst);
+}
+
 static keel_status cast(const char *fn, const keel_device *device, const keel_tensor *src,
                         const keel_tensor *dst, const keel_cast_options *options,
                         keel_cast_stats *out_stats, keel_stream stream)
@@ -45,16 +58,8 @@ static keel_status cast(const char *fn, const keel_device *device, const keel_te
     const keel_cast_options defaults = {KEEL_OVERFLOW_DEFAULT, KEEL_ROUND_NEAREST_EVEN, 0, 0};
     if (!device) device = keel_cpu_device();
     if (!options) options = &defaults;
-    TRY(keeli_tensor_check(fn, "src", src));
-    TRY(keeli_tensor_check(fn, "dst", dst));
     TRY(check_options(fn, options));
-    if (src->numel != dst->numel)
-        return keel_ext_fail(KEEL_ERR_INVALID, fn, "dst.numel=%lld (want src.numel=%lld)",
-                             (long long)dst->numel, (long long)src->numel);
-    if (!keel_format_get(dst->format)->can_encode)
-        return keel_ext_fail(KEEL_ERR_UNSUPPORTED, fn, "dst.format=%s (described only)",
-                             keel_format_get(dst->format)->name);
-    TRY(check_overlap(fn, src, dst));
+    TRY(keeli_cast_check(fn, src, dst));
     return device->quantize(device, src, dst, options, out_stats, stream);
 }
 

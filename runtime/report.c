@@ -128,6 +128,7 @@ static void put_report(line *l, const keel_report *r, const char *culprit_name)
     put_int(l, "culprit_rank", r->culprit_rank);
     put_int(l, "culprit_tensor", r->culprit_tensor);
     if (culprit_name) put_text(l, "culprit_name", culprit_name);
+    put_int(l, "culprit_slot", r->culprit_slot);
     put_int(l, "local_tensor", r->local_tensor);
     put_int(l, "local_index", r->local_index);
     put_int(l, "probed", r->probed);

@@ -5,63 +5,30 @@
  *   "KEELSTEP" | version u32 | size u32 | fields, little-endian, in the order of walk() | crc32 u32
  *
  * One function walks the fields in both directions, so save and load cannot drift apart. */
+#include "blob.h"
 #include "config.h"
-#include "step_object.h"
 
 enum { BLOB_VERSION = 1, BLOB_HEADER = 16, BLOB_TRAILER = 4 };
 
 static const unsigned char magic[8] = {'K', 'E', 'E', 'L', 'S', 'T', 'E', 'P'};
 
-/* What a blob holds besides the groups, on the host. */
+/* What a blob holds besides groups and slots, on the host. */
 typedef struct image {
     keel_loss_scale_config loss_scale;
     int32_t norm_mode;
     int32_t rate_window;
     int32_t group_count;
+    int32_t slot_count;
     keeli_state state;
 } image;
 
-typedef enum direction { MEASURE, SAVE, LOAD } direction;
-
-typedef struct cursor {
-    unsigned char *at;
-    size_t used;
-    direction way;
-} cursor;
-
-static void field(cursor *c, void *value, size_t width)
-{
-    uint64_t word = 0;
-    if (c->way == SAVE) {
-        if (width == 4) {
-            uint32_t narrow;
-            memcpy(&narrow, value, 4);
-            word = narrow;
-        } else {
-            memcpy(&word, value, 8);
-        }
-        for (size_t i = 0; i < width; i++) c->at[c->used + i] = (unsigned char)(word >> 8 * i);
-    } else if (c->way == LOAD) {
-        for (size_t i = 0; i < width; i++) word |= (uint64_t)c->at[c->used + i] << 8 * i;
-        const uint32_t narrow = (uint32_t)word;
-        memcpy(value, width == 4 ? (const void *)&narrow : (const void *)&word, width);
-    }
-    c->used += width;
-}
-
-#define FIELD(c, lvalue)                                                                        \
-    do {                                                                                        \
-        _Static_assert(sizeof(lvalue) == 4 || sizeof(lvalue) == 8, "a field has 4 or 8 bytes"); \
-        field((c), &(lvalue), sizeof(lvalue));                                                  \
-    } while (0)
-
-static void walk_rate(cursor *c, keeli_rate *rate)
+static void walk_rate(keeli_cursor *c, keeli_rate *rate)
 {
     for (int i = 0; i < KEELI_RATE_WORDS; i++) FIELD(c, rate->bits[i]);
     FIELD(c, rate->count);
 }
 
-static void walk_loss_scale(cursor *c, keel_loss_scale_config *cfg, keel_loss_scale_state *s)
+static void walk_loss_scale(keeli_cursor *c, keel_loss_scale_config *cfg, keel_loss_scale_state *s)
 {
     FIELD(c, cfg->rule);
     FIELD(c, cfg->mode);
@@ -80,11 +47,12 @@ static void walk_loss_scale(cursor *c, keel_loss_scale_config *cfg, keel_loss_sc
     FIELD(c, s->last_overflow);
 }
 
-static void walk(cursor *c, image *im)
+static void walk(keeli_cursor *c, image *im)
 {
     FIELD(c, im->norm_mode);
     FIELD(c, im->rate_window);
     FIELD(c, im->group_count);
+    FIELD(c, im->slot_count);
     walk_loss_scale(c, &im->loss_scale, &im->state.loss_scale);
     FIELD(c, im->state.step);
     FIELD(c, im->state.applied);
@@ -93,7 +61,7 @@ static void walk(cursor *c, image *im)
     walk_rate(c, &im->state.clip_rate);
 }
 
-static void walk_group(cursor *c, int32_t *optimizer, keeli_group_state *g)
+static void walk_group(keeli_cursor *c, int32_t *optimizer, keeli_group_state *g)
 {
     FIELD(c, *optimizer);
     FIELD(c, g->beta1_power);
@@ -111,21 +79,17 @@ static uint32_t crc32_of(const unsigned char *bytes, size_t n)
     return ~crc;
 }
 
-static size_t blob_size(int32_t group_count)
+size_t keel_step_state_size(const keel_step *step)
 {
+    if (!step) return 0;
     image unused;
     int32_t optimizer = 0;
     keeli_group_state group;
-    cursor c = {NULL, 0, MEASURE};
+    keeli_cursor c = {NULL, 0, KEELI_MEASURE};
     walk(&c, &unused);
-    const size_t fixed = c.used;
-    walk_group(&c, &optimizer, &group);
-    return BLOB_HEADER + fixed + (size_t)group_count * (c.used - fixed) + BLOB_TRAILER;
-}
-
-size_t keel_step_state_size(const keel_step *step)
-{
-    return step ? blob_size(step->mem.settings.group_count) : 0;
+    for (int32_t g = 0; g < step->mem.settings.group_count; g++) walk_group(&c, &optimizer, &group);
+    keeli_blob_measure_slots(step, &c);
+    return BLOB_HEADER + c.used + BLOB_TRAILER;
 }
 
 static keel_status read_state(keel_step *step, image *im)
@@ -136,12 +100,13 @@ static keel_status read_state(keel_step *step, image *im)
     im->norm_mode = (int32_t)set->norm_mode;
     im->rate_window = set->rate_window;
     im->group_count = set->group_count;
+    im->slot_count = set->slot_count;
     step->counters.host_syncs += !step->device->synchronous;
     return step->device->download(step->device, &im->state, step->mem.state, sizeof im->state,
                                   NULL);
 }
 
-static keel_status save_groups(keel_step *step, cursor *c)
+static keel_status save_groups(keel_step *step, keeli_cursor *c)
 {
     for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
         keeli_group_state group;
@@ -162,7 +127,7 @@ keel_status keel_step_state_save(keel_step *step, void *buffer, size_t size)
     image im;
     TRY(read_state(step, &im));
 
-    cursor c = {buffer, 0, SAVE};
+    keeli_cursor c = {buffer, 0, KEELI_SAVE};
     uint32_t version = BLOB_VERSION, total = (uint32_t)needed;
     memcpy(buffer, magic, sizeof magic);
     c.used = sizeof magic;
@@ -170,6 +135,7 @@ keel_status keel_step_state_save(keel_step *step, void *buffer, size_t size)
     FIELD(&c, total);
     walk(&c, &im);
     TRY(save_groups(step, &c));
+    TRY(keeli_blob_save_slots(step, &c));
     uint32_t crc = crc32_of(buffer, c.used);
     FIELD(&c, crc);
     return KEEL_OK;
@@ -179,7 +145,7 @@ keel_status keel_step_state_save(keel_step *step, void *buffer, size_t size)
 
 static keel_status check_frame(const keel_step *step, const unsigned char *blob, size_t size)
 {
-    cursor c = {(unsigned char *)(uintptr_t)blob, sizeof magic, LOAD};
+    keeli_cursor c = {(unsigned char *)(uintptr_t)blob, sizeof magic, KEELI_LOAD};
     uint32_t version = 0, total = 0, crc = 0;
     if (size < BLOB_HEADER + BLOB_TRAILER) REFUSE("truncated: %zu bytes are no header", size);
     if (memcmp(blob, magic, sizeof magic) != 0) REFUSE("foreign: no KEELSTEP at its start");
@@ -192,7 +158,7 @@ static keel_status check_frame(const keel_step *step, const unsigned char *blob,
     FIELD(&c, crc);
     if (crc != crc32_of(blob, size - BLOB_TRAILER)) REFUSE("damaged: checksum does not match");
     if (size != keel_step_state_size(step))
-        REFUSE("of a step with other groups: %zu bytes (want %zu)", size,
+        REFUSE("of a step with other groups or slots: %zu bytes (want %zu)", size,
                keel_step_state_size(step));
     return KEEL_OK;
 }
@@ -241,6 +207,8 @@ static keel_status check_image(const keel_step *step, const image *im)
         REFUSE("rate window %d (this step has %d)", im->rate_window, set->rate_window);
     if (im->group_count != set->group_count)
         REFUSE("%d groups (this step has %d)", im->group_count, set->group_count);
+    if (im->slot_count != set->slot_count)
+        REFUSE("%d slots (this step has %d)", im->slot_count, set->slot_count);
     if (keel_loss_scale_begin(&im->loss_scale, &unused) != KEEL_OK)
         REFUSE("its loss scale is out of bounds");
     if (!counters_agree(s)) REFUSE("its counters contradict each other");
@@ -257,12 +225,12 @@ static bool is_power(double x)
     return x >= 0 && x <= 1;
 }
 
-static keel_status check_groups(const keel_step *step, const image *im, cursor c)
+static keel_status check_groups(const keel_step *step, const image *im, keeli_cursor *c)
 {
     for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
         keeli_group_state group;
         int32_t optimizer = 0;
-        walk_group(&c, &optimizer, &group);
+        walk_group(c, &optimizer, &group);
         if (optimizer != (int32_t)step->groups[g].optimizer)
             REFUSE("group %d has optimizer %d (this step has %d)", g, optimizer,
                    (int)step->groups[g].optimizer);
@@ -274,7 +242,7 @@ static keel_status check_groups(const keel_step *step, const image *im, cursor c
     return KEEL_OK;
 }
 
-static keel_status apply(keel_step *step, const image *im, cursor c)
+static keel_status apply(keel_step *step, const image *im, keeli_cursor c)
 {
     const keel_device *device = step->device;
     for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
@@ -283,6 +251,7 @@ static keel_status apply(keel_step *step, const image *im, cursor c)
         walk_group(&c, &optimizer, &group);
         TRY(device->upload(device, &step->mem.group_state[g], &group, sizeof group, NULL));
     }
+    TRY(keeli_blob_apply_slots(step, &c));
     const keel_decision decision = {.loss_scale = im->state.loss_scale.scale};
     TRY(device->upload(device, step->mem.state, &im->state, sizeof im->state, NULL));
     TRY(device->upload(device, step->mem.decision, &decision, sizeof decision, NULL));
@@ -297,11 +266,13 @@ keel_status keel_step_state_load(keel_step *step, const void *buffer, size_t siz
     if (!step || !buffer) FAIL(KEEL_ERR_INVALID, "%s is NULL", step ? "buffer" : "step");
     TRY(keeli_step_want_between(step, __func__));
     TRY(check_frame(step, buffer, size));
-    cursor c = {(unsigned char *)(uintptr_t)buffer, BLOB_HEADER, LOAD};
+    keeli_cursor c = {(unsigned char *)(uintptr_t)buffer, BLOB_HEADER, KEELI_LOAD};
     image im;
     memset(&im, 0, sizeof im);
     walk(&c, &im);
     TRY(check_image(step, &im));
-    TRY(check_groups(step, &im, c));
-    return apply(step, &im, c);
+    keeli_cursor groups = c; /* checked whole before anything is taken over */
+    TRY(check_groups(step, &im, &c));
+    TRY(keeli_blob_check_slots(step, &c));
+    return apply(step, &im, groups);
 }

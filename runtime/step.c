@@ -70,7 +70,7 @@ static void forget_visits(keel_step *step)
 }
 
 /* A call of the next step ends a decided one whose optimizer is the caller's own. */
-static void begin(keel_step *step)
+void keeli_step_begin(keel_step *step)
 {
     if (step->phase == KEELI_DECIDED) step->phase = KEELI_OPEN;
     step->touched = true;
@@ -118,7 +118,7 @@ keel_status keel_step_accumulate(keel_step *step, int64_t first, int64_t count, 
                  (long long)i, name_of(step, i), (long long)step->decided + 1);
     TRY(upload_rows(step, stream));
     TRY(step->device->accumulate(step->device, &step->mem, first, count, stream));
-    begin(step);
+    keeli_step_begin(step);
     memset(step->visited + first, 1, (size_t)count);
     step->visited_count += count;
     step->counters.launches++;
@@ -138,7 +138,7 @@ keel_status keel_step_probe(keel_step *step, int64_t first, int64_t count, const
                  name_of(step, first + i));
     TRY(upload_rows(step, stream));
     TRY(step->device->probe(step->device, &step->mem, first, count, grads, stream));
-    begin(step);
+    keeli_step_begin(step);
     step->counters.launches++;
     step->counters.probe_elements_read += numel_of(step, first, count);
     return KEEL_OK;
@@ -148,7 +148,7 @@ static keel_status vote(keel_step *step, const char *fn, const float *loss, keel
 {
     TRY(keeli_step_want_open(step, fn));
     TRY(step->device->vote(step->device, &step->mem, loss, stream));
-    begin(step);
+    keeli_step_begin(step);
     step->counters.launches++;
     return KEEL_OK;
 }
@@ -204,8 +204,15 @@ static keel_status check_agreed(const keel_step *step, const char *fn)
 static keel_status drop_partial(keel_step *step, keel_stream stream)
 {
     static const keeli_partial empty;
+    const keel_device *device = step->device;
     forget_visits(step);
-    return step->device->upload(step->device, step->mem.partial, &empty, sizeof empty, stream);
+    /* What update wrote stays written, and its amax stays to be agreed. */
+    for (int32_t i = 0; i < step->mem.settings.slot_count; i++) {
+        const uint64_t none = 0;
+        if (step->slots[i].slot.role == KEEL_SLOT_WEIGHT) continue;
+        TRY(device->upload(device, &step->mem.slot_words[i], &none, sizeof none, stream));
+    }
+    return device->upload(device, step->mem.partial, &empty, sizeof empty, stream);
 }
 
 static keel_status agree(keel_step *step, const char *fn, keel_stream stream)
@@ -214,7 +221,8 @@ static keel_status agree(keel_step *step, const char *fn, keel_stream stream)
     TRY(upload_rows(step, stream));
     TRY(upload_inputs(step, stream));
     TRY(step->device->pack(step->device, &step->mem, stream));
-    TRY(keeli_step_round(step, packet->sum, KEELI_NSUM, packet->max, KEELI_NMAX, stream));
+    TRY(keeli_step_round(step, packet->sum, KEELI_NSUM, packet->max,
+                         KEELI_NMAX + step->mem.settings.slot_count, stream));
     TRY(check_agreed(step, fn));
     step->counters.launches += 2;
     return step->device->decide(step->device, &step->mem, stream);
@@ -274,7 +282,8 @@ keel_status keel_step_decide(keel_step *step, keel_stream stream)
                 KEEL_ERR_ORDER,
                 "param %lld '%s' was not accumulated in step %lld; expected keel_step_accumulate()",
                 (long long)i, name_of(step, i), (long long)step->decided + 1);
-    begin(step); /* a rank without parameters may begin here: what fails now is this step */
+    keeli_step_begin(
+        step); /* a rank without parameters may begin here: what fails now is this step */
     const keel_status status = agree(step, __func__, stream);
     if (status != KEEL_OK) {
         (void)drop_partial(step, stream);
@@ -343,7 +352,7 @@ keel_status keel_step_run(keel_step *step, keel_stream stream)
     if (!step) FAIL(KEEL_ERR_INVALID, "step is NULL");
     TRY(keeli_step_want_open(step, __func__));
     const int64_t rows = step->mem.settings.row_count;
-    if (step->phase == KEELI_DECIDED) begin(step);
+    if (step->phase == KEELI_DECIDED) keeli_step_begin(step);
     for (int64_t first = 0, next; first < rows; first = next) {
         next = first + 1;
         if (step->visited[first]) continue;

@@ -33,6 +33,12 @@ static keel_status check(const char *fn, request *r, const keel_config *cfg,
     return keeli_params_check(fn, &r->cfg, r->groups, r->group_count, params, count);
 }
 
+static uint64_t slot_hash(uint64_t hash, const keel_slot *s)
+{
+    hash = keeli_hash_mix(hash, (uint64_t)s->role << 32 | (uint32_t)s->format);
+    return keeli_hash_mix(hash, (uint64_t)s->policy);
+}
+
 /* What cannot change between steps and must be alike on all ranks. */
 static uint64_t frozen_hash(const request *r)
 {
@@ -53,6 +59,7 @@ static uint64_t frozen_hash(const request *r)
     };
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) hash = keeli_hash_mix(hash, words[i]);
+    for (int32_t i = 0; i < r->cfg.slot_count; i++) hash = slot_hash(hash, &r->cfg.slots[i]);
     return hash;
 }
 
@@ -67,9 +74,17 @@ static keeli_settings settings_of(const request *r)
     s.rate_window = r->cfg.rate_window;
     s.report_capacity = r->cfg.report_capacity;
     s.group_count = r->group_count;
+    s.slot_count = r->cfg.slot_count;
     s.row_count = r->count;
     s.hash = frozen_hash(r);
     return s;
+}
+
+static int64_t history_total(const request *r)
+{
+    int64_t total = 0;
+    for (int32_t i = 0; i < r->cfg.slot_count; i++) total += r->cfg.slots[i].history;
+    return total;
 }
 
 keel_status keel_step_workspace_size(const keel_config *cfg, const keel_param *params,
@@ -80,6 +95,7 @@ keel_status keel_step_workspace_size(const keel_config *cfg, const keel_param *p
     TRY(check(__func__, &r, cfg, params, count));
     keeli_step_mem mem;
     mem.settings = settings_of(&r);
+    mem.history_total = history_total(&r);
     *out_bytes = keeli_step_mem_place(&mem, NULL);
     return KEEL_OK;
 }
@@ -94,6 +110,19 @@ static char *name_copy(const keel_param *param, int64_t index)
     return copy;
 }
 
+static void fill_slots(keeli_slot_row *rows, const request *r)
+{
+    int64_t offset = 0;
+    for (int32_t i = 0; i < r->cfg.slot_count; i++) {
+        rows[i].slot = r->cfg.slots[i];
+        rows[i].slot.name = NULL;
+        rows[i].fmt_max = (float)keel_format_get(rows[i].slot.format)->max;
+        rows[i].capacity = rows[i].slot.history;
+        rows[i].history_offset = offset;
+        offset += rows[i].slot.history;
+    }
+}
+
 /* The host's half; a NULL member tells the caller that memory ran out. */
 static bool fill_host(keel_step *step, const request *r)
 {
@@ -101,10 +130,13 @@ static bool fill_host(keel_step *step, const request *r)
     step->rows = calloc(rows + 1, sizeof *step->rows);
     step->shards = calloc(rows + 1, sizeof *step->shards);
     step->groups = calloc(groups, sizeof *step->groups);
+    step->slots = calloc((size_t)r->cfg.slot_count + 1, sizeof *step->slots);
     step->visited = calloc(rows + 1, 1);
     step->names = calloc(rows + 1, sizeof *step->names);
-    if (!step->rows || !step->shards || !step->groups || !step->visited || !step->names)
+    if (!step->rows || !step->shards || !step->groups || !step->slots || !step->visited ||
+        !step->names)
         return false;
+    fill_slots(step->slots, r);
     memcpy(step->groups, r->groups, groups * sizeof *step->groups);
     for (int64_t i = 0; i < r->count; i++) {
         step->rows[i] = keeli_row_make(&r->params[i], i, r->cfg.comm);
@@ -120,6 +152,31 @@ static bool fill_host(keel_step *step, const request *r)
     step->inputs_stale = true;
     step->rows_stale_to = r->count;
     return true;
+}
+
+static keel_status fill_device_slots(keel_step *step)
+{
+    const keeli_step_mem *mem = &step->mem;
+    const keel_device *device = step->device;
+    const keeli_slot_live live = {.state.scale = 1.0f, .scale = 1.0f, .scale_inv = 1.0f};
+    const keeli_slot_counts none = {0};
+    const uint64_t word = 0;
+    const float entry = 0.0f;
+    TRY(device->upload(device, mem->slots, step->slots,
+                       (size_t)mem->settings.slot_count * sizeof *step->slots, NULL));
+    for (int32_t i = 0; i < mem->settings.slot_count; i++) {
+        keeli_slot_live first = live;
+        keeli_publish_scale(&step->slots[i].slot, &first,
+                            mem->settings.loss_scale.mode == KEEL_LOSS_SCALE_OFF
+                                ? 1.0f
+                                : mem->settings.loss_scale.init);
+        TRY(device->upload(device, &mem->slot_live[i], &first, sizeof first, NULL));
+        TRY(device->upload(device, &mem->slot_counts[i], &none, sizeof none, NULL));
+        TRY(device->upload(device, &mem->slot_words[i], &word, sizeof word, NULL));
+    }
+    for (int64_t i = 0; i < mem->history_total; i++)
+        TRY(device->upload(device, &mem->histories[i], &entry, sizeof entry, NULL));
+    return KEEL_OK;
 }
 
 /* The device's half as it is before the first step. */
@@ -142,7 +199,7 @@ static keel_status fill_device(keel_step *step)
         TRY(device->upload(device, &mem->group_state[g], &fresh, sizeof fresh, NULL));
     for (int32_t i = 0; i < mem->settings.report_capacity; i++)
         TRY(device->upload(device, &mem->ring[i], &blank, sizeof blank, NULL));
-    return KEEL_OK;
+    return fill_device_slots(step);
 }
 
 static keel_status place(const char *fn, keel_step *step, void *workspace, size_t workspace_bytes)
@@ -170,10 +227,12 @@ keel_status keel_step_create(const keel_config *cfg, const keel_param *params, i
     keel_step *step = calloc(1, sizeof *step);
     if (!step) FAIL(KEEL_ERR_NO_MEMORY, "step, %zu bytes", sizeof *step);
     step->cfg = r.cfg;
-    step->cfg.groups = NULL; /* the copy is step->groups */
+    step->cfg.groups = NULL; /* the copies are step->groups */
+    step->cfg.slots = NULL;  /* and step->slots */
     step->device = r.cfg.device ? r.cfg.device : keel_cpu_device();
     step->comm = r.cfg.comm ? r.cfg.comm : keeli_comm_self();
     step->mem.settings = settings_of(&r);
+    step->mem.history_total = history_total(&r);
     if (!fill_host(step, &r)) {
         keel_step_destroy(step);
         FAIL(KEEL_ERR_NO_MEMORY, "table of %lld params", (long long)count);
@@ -194,6 +253,7 @@ void keel_step_destroy(keel_step *step)
     for (int64_t i = 0; step->names && i < step->mem.settings.row_count; i++) free(step->names[i]);
     free(step->names);
     free(step->visited);
+    free(step->slots);
     free(step->groups);
     free(step->shards);
     free(step->rows);

@@ -16,6 +16,7 @@
 #include "keel/step.h"
 #include "optim.h"
 #include "packet.h"
+#include "rule_delayed.h"
 
 enum {
     KEELI_RATE_WORDS = 1024 / 64 /* largest rate_window */
@@ -29,9 +30,42 @@ typedef struct keeli_row {
     float *moment1;
     float *moment2;
     int64_t id;
+    float *copy_scale_inv;
+    int32_t copy_slot; /* -1 = none */
     int32_t group;
     int32_t counts; /* 1: this copy counts in norm and zeros */
+    int32_t reserved;
 } keeli_row;
+
+/* A slot as casts and decide need it. */
+typedef struct keeli_slot_row {
+    keel_slot slot; /* name NULL: the host has it */
+    float fmt_max;
+    int32_t capacity;       /* of its ring: the history at create */
+    int64_t history_offset; /* of its ring in histories */
+} keeli_slot_row;
+
+/* Moves with every update; the rings lie apart. */
+typedef struct keeli_slot_live {
+    keel_slot_state state;
+    float scale; /* of the next cast; gradient slots: state.scale over the loss scale */
+    float scale_inv;
+} keeli_slot_live;
+
+/* What decide overwrote: the state, and the one entry of the ring. */
+typedef struct keeli_slot_saved {
+    keeli_slot_live live;
+    float entry;
+    int32_t reserved;
+} keeli_slot_saved;
+
+/* Of this rank, since create. */
+typedef struct keeli_slot_counts {
+    int64_t casts;
+    int64_t saturated;
+    int64_t flushed;
+    int64_t nonfinite;
+} keeli_slot_counts;
 
 /* Frozen at create; state load may replace loss_scale. */
 typedef struct keeli_settings {
@@ -42,6 +76,8 @@ typedef struct keeli_settings {
     int32_t rate_window;
     int32_t report_capacity;
     int32_t group_count;
+    int32_t slot_count;
+    int32_t reserved;
     int64_t row_count;
     uint64_t hash; /* of what cannot change between steps */
 } keeli_settings;
@@ -85,6 +121,15 @@ typedef struct keeli_step_mem {
     keeli_group_state *group_state;
     keeli_group_state *group_saved;
     keel_report *ring;
+
+    keeli_slot_row *slots;
+    keeli_slot_live *slot_live;
+    keeli_slot_saved *slot_saved;
+    keeli_slot_counts *slot_counts;
+    uint64_t *slot_words;        /* this rank's part of the round: 0 = did not run */
+    uint64_t *slot_packet_words; /* in the packet, behind its other maxima */
+    float *histories;
+    int64_t history_total; /* entries of all rings; set before placing */
 } keeli_step_mem;
 
 /* Point mem at its parts of a block of memory, by settings; base NULL only measures. */

@@ -25,6 +25,7 @@ struct keel_step {
     keel_group *groups;
     keeli_row *rows;
     keel_shard *shards;
+    keeli_slot_row *slots;
     bool inputs_stale;
     int64_t rows_stale_from, rows_stale_to;
 
@@ -43,6 +44,9 @@ struct keel_step {
 /* Fails with ORDER when the step is past decide, or when it has already been begun. */
 keel_status keeli_step_want_open(const keel_step *step, const char *fn);
 keel_status keeli_step_want_between(const keel_step *step, const char *fn);
+
+/* Note that a step is under way; ends a decided one whose optimizer is the caller's own. */
+void keeli_step_begin(keel_step *step);
 
 /* One round over the step's communicator, within its deadline. */
 keel_status keeli_step_round(keel_step *step, int64_t *sum, int64_t nsum, uint64_t *max,

@@ -73,6 +73,27 @@ static keel_status check_copy(const char *fn, const keel_param *param, int64_t i
     return KEEL_OK;
 }
 
+/* A copy with a slot takes the slot's format and scale, and remembers the inverse it was written
+ * with. */
+static keel_status check_copy_slot(const char *fn, const keel_config *cfg, const keel_param *param,
+                                   int64_t index)
+{
+    if (!param->copy.data || param->copy_slot == -1) return KEEL_OK;
+    if (param->copy_slot < 0 || param->copy_slot >= cfg->slot_count)
+        FAIL_PARAM("copy_slot=%d (want -1 or a slot below %d)", param->copy_slot, cfg->slot_count);
+    const keel_slot *slot = &cfg->slots[param->copy_slot];
+    if (slot->role != KEEL_SLOT_WEIGHT)
+        FAIL_PARAM("copy_slot=%d has role %d (want a WEIGHT slot)", param->copy_slot,
+                   (int)slot->role);
+    if (slot->format != param->copy.format)
+        FAIL_PARAM("copy.format=%s (want %s, as its slot %d)",
+                   keel_format_get(param->copy.format)->name, keel_format_get(slot->format)->name,
+                   param->copy_slot);
+    if (!param->copy_scale_inv)
+        FAIL_PARAM("copy_scale_inv is NULL with copy_slot=%d", param->copy_slot);
+    return KEEL_OK;
+}
+
 static keel_status check_memory(const char *fn, const keel_param *param, int64_t index,
                                 const keel_group *group)
 {
@@ -152,6 +173,7 @@ static keel_status check_param(const char *fn, const keel_config *cfg, const kee
     if (param->reserved != 0) FAIL_PARAM("reserved=%d (want 0)", param->reserved);
     TRY(check_tensor(fn, param, index, "grad", &param->grad));
     TRY(check_copy(fn, param, index));
+    TRY(check_copy_slot(fn, cfg, param, index));
     TRY(check_memory(fn, param, index, &groups[param->group]));
     return check_shard(fn, cfg, param, index);
 }
@@ -178,6 +200,8 @@ keeli_row keeli_row_make(const keel_param *param, int64_t index, const keel_comm
     row.moment2 = param->moment2;
     row.id = id_of(param, index);
     row.group = param->group;
+    row.copy_slot = param->copy.data ? param->copy_slot : -1;
+    row.copy_scale_inv = param->copy_scale_inv;
     row.counts = keeli_shard_resolve(param, comm).replica == 0;
     return row;
 }
@@ -194,12 +218,14 @@ size_t keeli_step_mem_place(keeli_step_mem *mem, void *base)
 {
     const size_t rows = (size_t)mem->settings.row_count;
     const size_t groups = (size_t)mem->settings.group_count;
+    const size_t slots = (size_t)mem->settings.slot_count;
     size_t used = 0;
     mem->rows = carve(base, &used, rows * sizeof *mem->rows);
     mem->inputs = carve(base, &used, sizeof *mem->inputs);
     mem->groups = carve(base, &used, groups * sizeof *mem->groups);
     mem->partial = carve(base, &used, sizeof *mem->partial);
-    mem->packet = carve(base, &used, sizeof *mem->packet);
+    mem->packet = carve(base, &used, sizeof *mem->packet + slots * sizeof *mem->slot_words);
+    mem->slot_packet_words = base ? (uint64_t *)(mem->packet + 1) : NULL;
     mem->decision = carve(base, &used, sizeof *mem->decision);
     mem->scalars = carve(base, &used, groups * sizeof *mem->scalars);
     mem->state = carve(base, &used, sizeof *mem->state);
@@ -207,5 +233,11 @@ size_t keeli_step_mem_place(keeli_step_mem *mem, void *base)
     mem->group_state = carve(base, &used, groups * sizeof *mem->group_state);
     mem->group_saved = carve(base, &used, groups * sizeof *mem->group_saved);
     mem->ring = carve(base, &used, (size_t)mem->settings.report_capacity * sizeof *mem->ring);
+    mem->slots = carve(base, &used, slots * sizeof *mem->slots);
+    mem->slot_live = carve(base, &used, slots * sizeof *mem->slot_live);
+    mem->slot_saved = carve(base, &used, slots * sizeof *mem->slot_saved);
+    mem->slot_counts = carve(base, &used, slots * sizeof *mem->slot_counts);
+    mem->slot_words = carve(base, &used, slots * sizeof *mem->slot_words);
+    mem->histories = carve(base, &used, (size_t)mem->history_total * sizeof *mem->histories);
     return used;
 }

@@ -12,6 +12,7 @@
 #include "keel/comm.h"
 #include "keel/device.h"
 #include "keel/loss_scale.h"
+#include "keel/scaling.h"
 #include "keel/version.h"
 
 KEEL_BEGIN_DECLS
@@ -100,6 +101,9 @@ typedef struct keel_config {
     int64_t global_params;    /* parameter ids over all ranks; 0 = the largest here + 1 */
     int32_t group_count;      /* 0 = one group without an optimizer */
     const keel_group *groups; /* copied at create */
+    const keel_slot *slots;   /* copied at create */
+    int32_t slot_count;       /* alike on all ranks */
+    int32_t reserved;         /* 0 */
     keel_log_fn log;          /* NULL = silent */
     void *log_context;
 } keel_config;

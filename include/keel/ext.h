@@ -38,6 +38,11 @@ struct keel_device {
     keel_status (*matmul)(const keel_device *device, const keel_matmul_args *args,
                           keel_stream stream);
 
+    /* A cast through a slot; arguments are checked by keel_step_quantize(). */
+    keel_status (*slot_quantize)(const keel_device *device, const struct keeli_step_mem *mem,
+                                 int32_t slot, const keel_tensor *src, const keel_tensor *dst,
+                                 float *out_scale_inv, keel_stream stream);
+
     /* Rows [first, first + count) of the table into the partial results. */
     keel_status (*accumulate)(const keel_device *device, const struct keeli_step_mem *mem,
                               int64_t first, int64_t count, keel_stream stream);
@@ -66,14 +71,13 @@ struct keel_device {
 };
 
 /* A transport: one round reduces two flat integer arrays in place.  One round at a time; enqueue
- * starts it, poll asks, finish waits and writes the arrays.  A failed round breaks the communicator:
- * every later call fails with COMM and the sentence of the first failure.
- * enqueue     copies the arrays or keeps them borrowed until finish; never waits for other ranks.
- * poll        out_done true when finish would not wait; progresses the round.
- * finish      waits until done or deadline_ns on CLOCK_MONOTONIC (0 = for ever); arrays are written
- *             only with KEEL_OK, and all ranks of a round get KEEL_OK or none does.
- * abort       ends the round in hand for all ranks; never waits.
- * destroy     frees the handle; never waits. */
+ * starts it, poll asks, finish waits and writes the arrays.  A failed round breaks the
+ * communicator: every later call fails with COMM and the sentence of the first failure. enqueue
+ * copies the arrays or keeps them borrowed until finish; never waits for other ranks. poll out_done
+ * true when finish would not wait; progresses the round. finish      waits until done or
+ * deadline_ns on CLOCK_MONOTONIC (0 = for ever); arrays are written only with KEEL_OK, and all
+ * ranks of a round get KEEL_OK or none does. abort       ends the round in hand for all ranks;
+ * never waits. destroy     frees the handle; never waits. */
 struct keel_comm {
     uint32_t ext_version;
     int32_t rank;

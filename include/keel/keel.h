@@ -15,6 +15,7 @@
 #include "keel/comm.h"
 #include "keel/clip.h"
 #include "keel/loss_scale.h"
+#include "keel/scaling.h"
 #include "keel/config.h"
 #include "keel/report.h"
 #include "keel/step.h"

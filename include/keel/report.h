@@ -13,13 +13,13 @@
 KEEL_BEGIN_DECLS
 
 /* Why a step was skipped, the first that holds in this order.  X(NAME, value, text). */
-#define KEEL_CAUSE_LIST(X)                                                                         \
-    X(NONE, 0, "none")                                                                             \
-    X(NAN, 1, "nan")                                                                               \
-    X(INF, 2, "inf")                                                                               \
-    X(LOSS, 3, "loss")                                                                             \
-    X(VETO, 4, "veto")                                                                             \
-    X(DIVISOR, 5, "divisor")                                                                       \
+#define KEEL_CAUSE_LIST(X)   \
+    X(NONE, 0, "none")       \
+    X(NAN, 1, "nan")         \
+    X(INF, 2, "inf")         \
+    X(LOSS, 3, "loss")       \
+    X(VETO, 4, "veto")       \
+    X(DIVISOR, 5, "divisor") \
     X(SKIP_NORM, 6, "skip_norm")
 
 typedef enum keel_cause {
@@ -48,31 +48,32 @@ typedef enum keel_origin {
 
 /* The record of one step.  All but the fields marked "here" are the same on every rank. */
 typedef struct keel_report {
-    int64_t step;          /* from 1 */
-    uint64_t tag;          /* the caller's, of this rank (here) */
-    int32_t applied;       /* 1 or 0 */
+    int64_t step;    /* from 1 */
+    uint64_t tag;    /* the caller's, of this rank (here) */
+    int32_t applied; /* 1 or 0 */
     keel_cause cause;
-    double norm;           /* L2, unscaled, before clipping; NaN or inf as the elements are */
-    float clip_coef;       /* <= 1; 0 when skipped */
-    float loss_scale;      /* this step's */
+    double norm;      /* L2, unscaled, before clipping; NaN or inf as the elements are */
+    float clip_coef;  /* <= 1; 0 when skipped */
+    float loss_scale; /* this step's */
     float loss_scale_next;
     int32_t loss_scale_stuck; /* 1: overflow at the minimum */
-    int64_t elements;      /* counted once each over all ranks */
-    int64_t zero_count;    /* of them */
-    int64_t inf_count;     /* in all local copies of all ranks, replicas included */
+    int64_t elements;         /* counted once each over all ranks */
+    int64_t zero_count;       /* of them */
+    int64_t inf_count;        /* in all local copies of all ranks, replicas included */
     int64_t nan_count;
-    int64_t bad_ranks;     /* ranks with a non-finite gradient element */
-    int64_t loss_votes;    /* ranks whose loss was not finite */
-    int64_t veto_votes;    /* ranks that vetoed */
+    int64_t bad_ranks;  /* ranks with a non-finite gradient element */
+    int64_t loss_votes; /* ranks whose loss was not finite */
+    int64_t veto_votes; /* ranks that vetoed */
     keel_origin origin;
-    int32_t culprit_rank;   /* lowest rank concerned, -1 = none; for LOSS and VETO the lowest voter */
+    int32_t culprit_rank; /* lowest rank concerned, -1 = none; for LOSS and VETO the lowest voter */
     int64_t culprit_tensor; /* id of that rank's first bad tensor, -1 = none */
-    int64_t local_tensor;   /* first bad tensor here: index in the table, -1 = none (here) */
-    int64_t local_index;    /* its first bad element (here) */
-    int64_t probed;         /* elements this rank read in keel_step_probe() (here) */
-    int64_t applied_steps;  /* so far, this one included */
+    int64_t culprit_slot; /* first slot with a non-finite source, of the lowest rank with one; -1 */
+    int64_t local_tensor; /* first bad tensor here: index in the table, -1 = none (here) */
+    int64_t local_index;  /* its first bad element (here) */
+    int64_t probed;       /* elements this rank read in keel_step_probe() (here) */
+    int64_t applied_steps; /* so far, this one included */
     int64_t skipped_steps;
-    double skip_rate;       /* over the last rate_window steps, or as many as there were */
+    double skip_rate; /* over the last rate_window steps, or as many as there were */
     double clip_rate;
 } keel_report;
 

@@ -37,21 +37,24 @@ typedef struct keel_shard {
     int64_t rows;         /* 0 = one row of numel elements */
     int64_t cols;
     int64_t row_stride;
-    int32_t replica;      /* this copy's index among equal ones; index 0 counts */
-    int32_t replicas;     /* 0 = every rank holds one: replica = rank, replicas = ranks */
+    int32_t replica;  /* this copy's index among equal ones; index 0 counts */
+    int32_t replicas; /* 0 = every rank holds one: replica = rank, replicas = ranks */
 } keel_shard;
 
 /* One parameter tensor of the step.  Memory is the caller's and stays valid until destroy. */
 typedef struct keel_param {
-    const char *name;   /* copied; NULL = "#<index>" */
-    int64_t id;         /* the same on all ranks that hold a part; -1 = its index here */
-    int32_t group;      /* index into cfg.groups */
-    int32_t reserved;   /* 0 */
-    keel_tensor grad;   /* scaled by the loss scale; any format */
-    float *master;      /* numel f32; NULL only in a group without an optimizer */
-    float *moment1;     /* adamw: exp_avg; sgd with momentum: the buffer; else may be NULL */
-    float *moment2;     /* adamw: exp_avg_sq; else may be NULL */
-    keel_tensor copy;   /* low-precision copy of master written by update; data NULL = none */
+    const char *name;      /* copied; NULL = "#<index>" */
+    int64_t id;            /* the same on all ranks that hold a part; -1 = its index here */
+    int32_t group;         /* index into cfg.groups */
+    int32_t reserved;      /* 0 */
+    keel_tensor grad;      /* scaled by the loss scale; any format */
+    float *master;         /* numel f32; NULL only in a group without an optimizer */
+    float *moment1;        /* adamw: exp_avg; sgd with momentum: the buffer; else may be NULL */
+    float *moment2;        /* adamw: exp_avg_sq; else may be NULL */
+    keel_tensor copy;      /* low-precision copy of master written by update; data NULL = none */
+    float *copy_scale_inv; /* one f32 the device writes with the copy; for a copy with a slot */
+    int32_t copy_slot;     /* index into cfg.slots whose scale the copy takes; -1 = copy.scale */
+    int32_t reserved2;     /* 0 */
     keel_shard shard;
 } keel_param;
 
@@ -61,6 +64,7 @@ static inline keel_param keel_param_init_(void)
     keel_param p;
     memset(&p, 0, sizeof p);
     p.id = -1;
+    p.copy_slot = -1;
     return p;
 }
 #define KEEL_PARAM_INIT keel_param_init_()
@@ -78,12 +82,13 @@ typedef struct keel_decision {
 
 /* What the calls so far have cost, counted where it happens. */
 typedef struct keel_counters {
-    int64_t rounds;              /* collectives */
-    int64_t launches;            /* device operations that touch tensors or decide */
+    int64_t rounds;   /* collectives */
+    int64_t launches; /* device operations that touch tensors or decide */
     int64_t host_syncs;
     int64_t grad_elements_read;
     int64_t grad_elements_written;
     int64_t probe_elements_read;
+    int64_t slot_elements_read; /* by keel_step_quantize(), passes for a current amax included */
 } keel_counters;
 
 /* keel_step_workspace_size: device memory a step needs beyond the caller's tensors.
@@ -159,6 +164,36 @@ KEEL_API keel_status keel_step_set_grad_divisor(keel_step *step, double divisor,
  * Since   0.1 */
 KEEL_API keel_status keel_step_set_tag(keel_step *step, uint64_t tag);
 
+/* keel_step_quantize: cast a tensor through a slot, and record its amax for this step's round; any
+ * number of tensors (micro-batches) a slot and step.
+ * slot           index into cfg.slots.
+ * src            any format, any numel.
+ * dst            src.numel elements of the slot's format; dst.scale is not used; overflow SATURATE
+ *                or IEEE as the format's default.  In place as keel_quantize().
+ * out_scale_inv  one f32 the device writes, to be kept with dst as its scale_inv: the slot's own
+ *                scale moves on.
+ * Reads    src once; twice under current scaling and, with policy KEEL, until the slot has its
+ * first agreed amax.   Writes  dst once. Async    enqueues; 0 host syncs, 0 allocations. Collective
+ * no. Errors   INVALID slot, format, shapes, overlap; ORDER between decide and update; DEVICE. dst
+ * untouched. Since    0.1 */
+KEEL_API keel_status keel_step_quantize(keel_step *step, int32_t slot, const keel_tensor *src,
+                                        const keel_tensor *dst, float *out_scale_inv,
+                                        keel_stream stream);
+
+/* keel_step_set_slot: change how a slot's scale follows from amax, from the next update on.  Role,
+ * format and policy stay; a shorter history keeps the newest entries.
+ * Async    blocks, a host sync, counted.
+ * Errors   INVALID slot, a bound, a history longer than at create; ORDER inside a step.
+ * Since    0.1 */
+KEEL_API keel_status keel_step_set_slot(keel_step *step, int32_t slot, const keel_slot *config);
+
+/* keel_step_slot_report: what a slot has seen and does.
+ * Async    blocks, a host sync, counted; CPU: immediate.
+ * Errors   INVALID slot.
+ * Since    0.1 */
+KEEL_API keel_status keel_step_slot_report(keel_step *step, int32_t slot,
+                                           keel_slot_report *out_report);
+
 /* keel_step_probe: look for the first non-finite element in this rank's own gradients, before the
  * ranks sum them, so that the report can name the rank where it began.  Optional; costs one extra
  * read, counted in the report; may be called once per micro-batch.
@@ -180,11 +215,10 @@ KEEL_API keel_status keel_step_check_loss(keel_step *step, const float *loss, ke
 KEEL_API keel_status keel_step_veto(keel_step *step, keel_stream stream);
 
 /* keel_step_accumulate: take the gradients of params [first, first + count) into this step: sum of
- * squares, non-finite elements, zeros.  Each tensor once a step; the caller has summed micro-batches
- * and, where every rank holds the whole gradient, ranks.
- * Reads    the gradients once.   Writes  partial results in the workspace.
- * Units    gradients as backward left them: scaled by loss scale and grad divisor.
- * Async    enqueues; 0 host syncs, 0 allocations.   Collective  no.
+ * squares, non-finite elements, zeros.  Each tensor once a step; the caller has summed
+ * micro-batches and, where every rank holds the whole gradient, ranks. Reads    the gradients once.
+ * Writes  partial results in the workspace. Units    gradients as backward left them: scaled by
+ * loss scale and grad divisor. Async    enqueues; 0 host syncs, 0 allocations.   Collective  no.
  * Errors   INVALID range; ORDER second visit or after decide; DEVICE launch failed.
  * Since    0.1 */
 KEEL_API keel_status keel_step_accumulate(keel_step *step, int64_t first, int64_t count,

@@ -12,6 +12,24 @@
 keel_status keeli_cpu_quantize(const keel_device *device, const keel_tensor *src,
                                const keel_tensor *dst, const keel_cast_options *options,
                                keel_cast_stats *out_stats, keel_stream stream);
+
+/* What a cast measures on its way. */
+typedef enum keeli_cast_depth {
+    KEELI_CAST_PLAIN = 0,
+    KEELI_CAST_AMAX = 1,  /* amax, infinities, NaNs */
+    KEELI_CAST_COUNTS = 2 /* and what became of the codes */
+} keeli_cast_depth;
+
+keel_status keeli_cpu_cast(const keel_tensor *src, const keel_tensor *dst,
+                           const keel_cast_options *options, keeli_cast_depth depth,
+                           keel_cast_stats *out_stats);
+/* Largest |x| of a tensor, NaN if any is; or passing over NaN. */
+float keeli_cpu_amax(const keel_tensor *t, bool skip_nan);
+
+keel_status keeli_cpu_slot_quantize(const keel_device *device, const keeli_step_mem *mem,
+                                    int32_t slot, const keel_tensor *src, const keel_tensor *dst,
+                                    float *out_scale_inv, keel_stream stream);
+
 keel_status keeli_cpu_matmul(const keel_device *device, const keel_matmul_args *args,
                              keel_stream stream);
 keel_status keeli_cpu_accumulate(const keel_device *device, const keeli_step_mem *mem,

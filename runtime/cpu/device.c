@@ -41,6 +41,7 @@ static const keel_device cpu_device = {
     .download = cpu_copy,
     .quantize = keeli_cpu_quantize,
     .matmul = keeli_cpu_matmul,
+    .slot_quantize = keeli_cpu_slot_quantize,
     .accumulate = keeli_cpu_accumulate,
     .probe = keeli_cpu_probe,
     .vote = keeli_cpu_vote,

@@ -74,15 +74,14 @@ static void encode(const cast *c, const float *x, int64_t at, int32_t n)
         c->codec->encode(x, c->scale, dst, n, c->saturate);
 }
 
-static void cast_tile(const cast *c, int64_t at, int32_t n, keel_cast_stats *stats)
+static void cast_tile(const cast *c, int64_t at, int32_t n, keeli_cast_depth depth,
+                      keel_cast_stats *stats)
 {
     _Alignas(64) float buffer[KEELI_TILE];
     const float *x = keeli_tile_load(c->kernels, c->src, at, n, buffer);
     if (x != buffer && c->dst->data == c->src->data) x = memcpy(buffer, x, (size_t)n * sizeof *x);
-    if (stats) {
-        count_source(c, x, n, stats);
-        count_codes(c, x, at, n, stats);
-    }
+    if (depth >= KEELI_CAST_AMAX) count_source(c, x, n, stats);
+    if (depth >= KEELI_CAST_COUNTS) count_codes(c, x, at, n, stats);
     encode(c, x, at, n);
 }
 
@@ -107,22 +106,28 @@ static cast prepare(const keel_tensor *src, const keel_tensor *dst,
     return c;
 }
 
+keel_status keeli_cpu_cast(const keel_tensor *src, const keel_tensor *dst,
+                           const keel_cast_options *options, keeli_cast_depth depth,
+                           keel_cast_stats *out_stats)
+{
+    TRY(check_scale("src.scale_inv", src->scale_inv));
+    TRY(check_scale("dst.scale", dst->scale));
+    const cast c = prepare(src, dst, options);
+    keel_cast_stats stats = {0};
+    const keeli_fp_env env = keeli_fp_begin();
+    KEELI_FOR_TILES (at, n, src->numel) cast_tile(&c, at, (int32_t)n, depth, &stats);
+    keeli_fp_end(env);
+    if (depth >= KEELI_CAST_COUNTS) stats.saturated -= stats.inf_count;
+    if (out_stats) *out_stats = stats;
+    return KEEL_OK;
+}
+
 keel_status keeli_cpu_quantize(const keel_device *device, const keel_tensor *src,
                                const keel_tensor *dst, const keel_cast_options *options,
                                keel_cast_stats *out_stats, keel_stream stream)
 {
     (void)device;
     (void)stream;
-    TRY(check_scale("src.scale_inv", src->scale_inv));
-    TRY(check_scale("dst.scale", dst->scale));
-    const cast c = prepare(src, dst, options);
-    keel_cast_stats stats = {0};
-    const keeli_fp_env env = keeli_fp_begin();
-    KEELI_FOR_TILES (at, n, src->numel) {
-        cast_tile(&c, at, (int32_t)n, out_stats ? &stats : NULL);
-    }
-    keeli_fp_end(env);
-    stats.saturated -= stats.inf_count;
-    if (out_stats) *out_stats = stats;
-    return KEEL_OK;
+    return keeli_cpu_cast(src, dst, options, out_stats ? KEELI_CAST_COUNTS : KEELI_CAST_PLAIN,
+                          out_stats);
 }

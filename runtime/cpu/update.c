@@ -2,7 +2,7 @@
  * Copyright the Keel authors */
 /* update, scale, prime: what is written after the decision.  Gradients are read once more; masters,
  * moments and copies of a tile are touched while it is in the cache. */
-#include "cpu.h"
+#include "copy.h"
 
 typedef void (*optimizer_fn)(const keeli_cpu_kernels *k, const keeli_row *row, int64_t at,
                              int32_t n, float *g, const keeli_group_scalars *s);
@@ -25,13 +25,6 @@ static const optimizer_fn optimizers[] = {
     [KEEL_OPTIMIZER_ADAMW] = apply_adamw,
 };
 
-static void copy_tile(const keeli_cpu_kernels *k, const keeli_row *row, int64_t at, int32_t n,
-                      float *buffer)
-{
-    memcpy(buffer, row->master + at, (size_t)n * sizeof *buffer);
-    keeli_tile_store(k, &row->copy, at, n, buffer);
-}
-
 /* g in the buffer, where the optimizer may work on it. */
 static void load_gradient(const keeli_cpu_kernels *k, const keeli_row *row, int64_t at, int32_t n,
                           float *buffer)
@@ -40,15 +33,18 @@ static void load_gradient(const keeli_cpu_kernels *k, const keeli_row *row, int6
     if (g != buffer) memcpy(buffer, g, (size_t)n * sizeof *buffer);
 }
 
-static void update_row(const keeli_cpu_kernels *k, const keeli_row *row,
-                       const keeli_group_scalars *s, optimizer_fn optimize)
+static void update_row(const keeli_cpu_kernels *k, const keeli_step_mem *mem, const keeli_row *row,
+                       optimizer_fn optimize)
 {
+    const keeli_group_scalars *s = &mem->scalars[row->group];
+    keeli_copier copier = keeli_copy_begin(k, mem, row);
     float buffer[KEELI_TILE];
     KEELI_FOR_TILES (at, n, row->grad.numel) {
         load_gradient(k, row, at, (int32_t)n, buffer);
         optimize(k, row, at, (int32_t)n, buffer, s);
-        if (row->copy.data) copy_tile(k, row, at, (int32_t)n, buffer);
+        keeli_copy_tile(&copier, at, (int32_t)n);
     }
+    keeli_copy_end(&copier, mem);
 }
 
 keel_status keeli_cpu_update(const keel_device *device, const keeli_step_mem *mem,
@@ -62,7 +58,7 @@ keel_status keeli_cpu_update(const keel_device *device, const keeli_step_mem *me
     for (int64_t i = 0; i < mem->settings.row_count; i++) {
         const keeli_row *row = &mem->rows[i];
         const optimizer_fn optimize = optimizers[mem->groups[row->group].optimizer];
-        if (optimize) update_row(k, row, &mem->scalars[row->group], optimize);
+        if (optimize) update_row(k, mem, row, optimize);
     }
     keeli_fp_end(env);
     return KEEL_OK;
@@ -100,11 +96,11 @@ keel_status keeli_cpu_prime(const keel_device *device, const keeli_step_mem *mem
     (void)stream;
     const keeli_cpu_kernels *k = keeli_cpu_kernels_get();
     const keeli_fp_env env = keeli_fp_begin();
-    float buffer[KEELI_TILE];
     for (int64_t i = 0; i < mem->settings.row_count; i++) {
         const keeli_row *row = &mem->rows[i];
-        if (!row->copy.data) continue;
-        KEELI_FOR_TILES (at, n, row->copy.numel) copy_tile(k, row, at, (int32_t)n, buffer);
+        keeli_copier copier = keeli_copy_begin(k, mem, row);
+        KEELI_FOR_TILES (at, n, row->copy.numel) keeli_copy_tile(&copier, at, (int32_t)n);
+        keeli_copy_end(&copier, mem);
     }
     keeli_fp_end(env);
     return KEEL_OK;

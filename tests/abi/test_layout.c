@@ -13,12 +13,15 @@
     X(keel_loss_scale_config, 36, hysteresis, 32)   \
     X(keel_loss_scale_state, 32, last_overflow, 24) \
     X(keel_group, 64, dampening, 56)                \
-    X(keel_config, 144, log_context, 136)           \
-    X(keel_report, 176, clip_rate, 168)             \
+    X(keel_config, 160, log_context, 152)           \
+    X(keel_report, 184, clip_rate, 176)             \
     X(keel_shard, 48, replicas, 44)                 \
-    X(keel_param, 176, shard, 128)                  \
+    X(keel_param, 192, shard, 144)                  \
     X(keel_decision, 32, loss_scale, 28)            \
-    X(keel_counters, 48, probe_elements_read, 40)
+    X(keel_counters, 56, slot_elements_read, 48)    \
+    X(keel_slot, 48, count, 44)                     \
+    X(keel_slot_state, 32, nonfinite_updates, 24)   \
+    X(keel_slot_report, 72, nonfinite, 64)
 
 static void check_layout(const char *name, size_t size, size_t wanted_size, size_t offset,
                          size_t wanted_offset)

@@ -160,6 +160,7 @@ static const keel_report full = {
     .origin = KEEL_ORIGIN_SHARED,
     .culprit_rank = 8,
     .culprit_tensor = 9,
+    .culprit_slot = 3,
     .local_tensor = -1,
     .local_index = -1,
     .probed = 12,
@@ -206,6 +207,7 @@ static void test_report__json_has_every_field(void **state)
     assert_true(json_is(line, "origin", "\"shared\""));
     assert_true(json_is(line, "culprit_rank", "8"));
     assert_true(json_is(line, "culprit_tensor", "9"));
+    assert_true(json_is(line, "culprit_slot", "3"));
     assert_true(json_is(line, "culprit_name", "\"layers.3.\\\"w\\\"\\\\\\u0009\\u0001 \xc3\xa9\""));
     assert_true(json_is(line, "local_tensor", "-1"));
     assert_true(json_is(line, "local_index", "-1"));
@@ -214,7 +216,7 @@ static void test_report__json_has_every_field(void **state)
     assert_true(json_is(line, "skipped_steps", "14"));
     assert_same_f64(json_number_at(line, "skip_rate"), 1e-9);
     assert_same_f64(json_number_at(line, "clip_rate"), 0x1.fffffffffffffp-1);
-    assert_int_equal(json_count(line, ""), 28);
+    assert_int_equal(json_count(line, ""), 29);
     assert_null(json_find(json_of(&full, NULL), "culprit_name"));
 }
 
