@@ -120,3 +120,13 @@ extern "C" uint32_t cuda_encode_f64(keel_format format, double x)
     const __nv_fp8_interpretation_t kind = format == KEEL_FORMAT_E4M3 ? __NV_E4M3 : __NV_E5M2;
     return __nv_cvt_double_to_fp8(x, __NV_NOSAT, kind);
 }
+
+extern "C" uint32_t cuda_e8m0_up(float x)
+{
+    return __nv_cvt_float_to_e8m0(x, __NV_SATFINITE, cudaRoundPosInf);
+}
+
+extern "C" uint32_t cuda_e8m0_up_f64(double x)
+{
+    return __nv_cvt_double_to_e8m0(x, __NV_SATFINITE, cudaRoundPosInf);
+}

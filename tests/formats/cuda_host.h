@@ -26,6 +26,10 @@ extern const cuda_host cuda_hosts[CUDA_HOSTS];
 /* f64 to e4m3 and e5m2 in IEEE overflow mode. */
 uint32_t cuda_encode_f64(keel_format format, double x);
 
+/* The e8m0 code of the smallest power of two from |x| on. */
+uint32_t cuda_e8m0_up(float x);
+uint32_t cuda_e8m0_up_f64(double x);
+
 KEEL_END_DECLS
 
 #endif
