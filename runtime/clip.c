@@ -71,7 +71,7 @@ static keel_status agree(scratch *s, float max_norm, keel_comm *comm, int64_t ti
 {
     keeli_lane_context context = {s->mem.settings.rank, s->mem.settings.nranks, 0, 0};
     keeli_outcome outcome;
-    context.hash = keeli_hash_mix(0x636c6970, keeli_bits_of(max_norm));
+    context.hash = keeli_hash_mix(0x636c6970, keeli_bits_of(fabsf(max_norm)));
     keeli_packet_pack(&s->partial, &context, &s->packet);
     TRY(keel_comm_reduce(comm, s->packet.sum, KEELI_NSUM, s->packet.max, KEELI_NMAX, timeout_us));
     keeli_packet_finish(&s->packet, &context, &outcome);

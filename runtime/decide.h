@@ -24,18 +24,34 @@ KEELI_HD double keeli_divisor(const keeli_inputs *inputs)
     return inputs->divisor_dev ? *inputs->divisor_dev : inputs->divisor;
 }
 
-/* Ranks that differ in any of this would decide differently. */
+/* What the ranks run: frozen at create, but for the loss scale, which a state may bring along. */
+KEELI_HD uint64_t keeli_config_hash(const keeli_settings *set)
+{
+    const keel_loss_scale_config *c = &set->loss_scale;
+    uint64_t h = keeli_hash_mix(set->hash, (uint64_t)c->rule << 32 | (uint64_t)c->mode);
+    h = keeli_hash_mix(h, keeli_bits_of(c->growth));
+    h = keeli_hash_mix(h, keeli_bits_of(c->backoff));
+    h = keeli_hash_mix(h, keeli_bits_of(c->min));
+    h = keeli_hash_mix(h, keeli_bits_of(c->max));
+    h = keeli_hash_mix(h, (uint64_t)c->interval << 32 | (uint64_t)c->hysteresis);
+    return keeli_hash_mix(h, (uint64_t)set->rate_window);
+}
+
+/* Ranks that differ in any of this would decide differently.  -0 is a legal way to say 0. */
 KEELI_HD uint64_t keeli_common_hash(const keeli_step_mem *mem)
 {
     const keeli_inputs *in = mem->inputs;
     const keel_loss_scale_state *ls = &mem->state->loss_scale;
-    uint64_t h = mem->settings.hash;
-    h = keeli_hash_mix(h, keeli_bits_of(in->max_norm));
-    h = keeli_hash_mix(h, keeli_bits_of(in->skip_norm));
+    uint64_t h = keeli_config_hash(&mem->settings);
+    h = keeli_hash_mix(h, keeli_bits_of(fabsf(in->max_norm)));
+    h = keeli_hash_mix(h, keeli_bits_of(fabsf(in->skip_norm)));
     h = keeli_hash_mix(h, keeli_bits_of_f64(keeli_divisor(in)));
     h = keeli_hash_mix(h, keeli_bits_of(ls->scale));
     h = keeli_hash_mix(h, (uint64_t)ls->clean);
     h = keeli_hash_mix(h, (uint64_t)ls->hysteresis_left);
+    h = keeli_hash_mix(h, (uint64_t)ls->iteration);
+    h = keeli_hash_mix(h, (uint64_t)ls->last_overflow);
+    h = keeli_hash_mix(h, (uint64_t)mem->state->skipped);
     return keeli_hash_mix(h, (uint64_t)mem->state->applied);
 }
 
@@ -105,11 +121,11 @@ KEELI_HD void keeli_form_decision(const keeli_outcome *o, const keeli_inputs *in
 }
 
 /* Overflow is what a smaller loss scale can cure: non-finite gradients, and a product of scale and
- * divisor whose inverse is no longer a normal number. */
-KEELI_HD int keeli_overflowed(const keeli_outcome *o, const keel_decision *d)
+ * divisor whose inverse is no longer a normal number, but would be at the smallest scale. */
+KEELI_HD int keeli_overflowed(const keeli_outcome *o, const keel_decision *d, double smallest)
 {
-    const int too_large =
-        d->cause == KEEL_CAUSE_DIVISOR && d->inv_scale >= 0 && d->inv_scale < FLT_MIN;
+    const int curable = smallest > 0 && 1.0 / smallest >= (double)FLT_MIN;
+    const int too_large = d->cause == KEEL_CAUSE_DIVISOR && d->inv_scale < FLT_MIN && curable;
     return o->inf_count + o->nan_count > 0 || too_large;
 }
 
@@ -154,8 +170,10 @@ KEELI_HD void keeli_advance_state(const keeli_step_mem *mem, const keeli_outcome
     state->step++;
     state->applied += !d->skip;
     state->skipped += d->skip;
+    const double smallest = (double)set->loss_scale.min * keeli_divisor(mem->inputs);
     if (o->elements > 0 || o->inf_count + o->nan_count > 0)
-        keeli_loss_scale_update(&set->loss_scale, &state->loss_scale, keeli_overflowed(o, d));
+        keeli_loss_scale_update(&set->loss_scale, &state->loss_scale,
+                                keeli_overflowed(o, d, smallest));
     const int64_t n = state->applied + state->skipped;
     keeli_rate_push(&state->skip_rate, n, set->rate_window, d->skip);
     keeli_rate_push(&state->clip_rate, n, set->rate_window, !d->skip && d->clip_coef < 1.0f);
@@ -175,8 +193,9 @@ KEELI_HD void keeli_report_culprit(const keeli_outcome *o, const keeli_finite_pa
     r->culprit_rank = r->cause == KEEL_CAUSE_LOSS   ? o->loss_rank
                       : r->cause == KEEL_CAUSE_VETO ? o->veto_rank
                                                     : o->culprit_rank;
-    r->culprit_tensor = o->culprit_tensor;
-    r->culprit_slot = o->culprit_slot;
+    const int is_same = r->culprit_rank == o->culprit_rank; /* as found the elements */
+    r->culprit_tensor = is_same ? o->culprit_tensor : -1;
+    r->culprit_slot = is_same ? o->culprit_slot : -1;
     r->local_tensor = first->tensor - 1;
     r->local_index = first->tensor ? first->element : -1;
     r->probed = here->probed_elements;

@@ -256,7 +256,7 @@ static keel_status apply(keel_step *step, const image *im, keeli_cursor c)
     TRY(device->upload(device, step->mem.state, &im->state, sizeof im->state, NULL));
     TRY(device->upload(device, step->mem.decision, &decision, sizeof decision, NULL));
     step->mem.settings.loss_scale = im->loss_scale;
-    step->decided = im->state.step;
+    step->decided = step->loaded = im->state.step;
     step->phase = KEELI_OPEN;
     return KEEL_OK;
 }

@@ -42,20 +42,11 @@ static uint64_t slot_hash(uint64_t hash, const keel_slot *s)
 /* What cannot change between steps and must be alike on all ranks. */
 static uint64_t frozen_hash(const request *r)
 {
-    const keel_loss_scale_config *ls = &r->cfg.loss_scale;
     const uint64_t words[] = {
         KEEL_EXT_VERSION,
         KEELI_NSUM,
         KEELI_NMAX,
         (uint64_t)r->cfg.norm_mode,
-        (uint64_t)ls->rule,
-        (uint64_t)ls->mode,
-        keeli_bits_of(ls->growth),
-        keeli_bits_of(ls->backoff),
-        keeli_bits_of(ls->min),
-        keeli_bits_of(ls->max),
-        (uint64_t)ls->interval,
-        (uint64_t)ls->hysteresis,
     };
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) hash = keeli_hash_mix(hash, words[i]);

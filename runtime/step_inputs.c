@@ -26,6 +26,7 @@ keel_status keel_step_rebind(keel_step *step, int64_t first, int64_t count,
                  "keel_step_abandon() first",
                  step->names[first + i], (long long)step->decided + 1);
     }
+    if (count > 0) step->phase = KEELI_OPEN; /* the decided step's gradients are gone */
     for (int64_t i = 0; i < count; i++)
         step->rows[first + i].grad.data = (void *)(uintptr_t)grads[i];
     const bool clean = step->rows_stale_from >= step->rows_stale_to;
@@ -113,6 +114,9 @@ keel_status keel_step_report(keel_step *step, int64_t id, keel_report *out_repor
     if (wanted < 1 || wanted > last)
         FAIL(KEEL_ERR_NOT_FOUND, "step %lld has no report: %lld steps are decided",
              (long long)wanted, (long long)last);
+    if (wanted <= step->loaded)
+        FAIL(KEEL_ERR_NOT_FOUND, "step %lld was decided before the state was loaded",
+             (long long)wanted);
     keel_report report;
     TRY(read_back(step, &report, &step->mem.ring[(wanted - 1) % step->cfg.report_capacity],
                   sizeof report));

@@ -79,7 +79,7 @@ typedef struct keeli_settings {
     int32_t slot_count;
     int32_t reserved;
     int64_t row_count;
-    uint64_t hash; /* of what cannot change between steps */
+    uint64_t hash; /* of what cannot change after create */
 } keeli_settings;
 
 /* Set by the caller between steps. */

@@ -34,6 +34,7 @@ struct keel_step {
     uint8_t *visited; /* per row: accumulated in this step */
     int64_t visited_count;
     int64_t decided; /* number of the last step */
+    int64_t loaded;  /* its number when a state was loaded: reports begin after it */
     bool has_optimizer;
 
     bool alerted_skip, alerted_clip;

@@ -77,7 +77,7 @@ static int64_t id_count(const keel_step *step)
 static keel_status verify(keel_step *step, int64_t ids, int64_t *sum, uint64_t *max)
 {
     uint64_t *common = max + ids * MAX_WORDS;
-    const uint64_t hash = keeli_hash_mix(step->mem.settings.hash, (uint64_t)ids);
+    const uint64_t hash = keeli_hash_mix(keeli_config_hash(&step->mem.settings), (uint64_t)ids);
     common[0] = hash;
     common[1] = ~hash;
     for (int64_t i = 0; i < step->mem.settings.row_count; i++) {

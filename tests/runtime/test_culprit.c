@@ -253,6 +253,35 @@ static void test_culprit__votes_name_the_lowest_voter(void **state)
     }
 }
 
+/* One rank lost its loss, a lower one probed a NaN that the sum does not show: the tensor named
+ * must be one of the rank named. */
+static void run_vote_and_probe(int32_t rank, keel_comm *comm, void *context)
+{
+    (void)context;
+    const float loss = rank == 1 ? NAN : 1, bad[] = {NAN};
+    const void *probed[] = {bad};
+    model m;
+    model_begin(&m);
+    m.cfg.comm = comm;
+    model_add_f32(&m, 1, (float[]){1});
+    model_create(&m);
+    if (rank == 0) assert_ok(keel_step_probe(m.step, 0, 1, probed, NULL));
+    assert_ok(keel_step_check_loss(m.step, &loss, NULL));
+    model_run(&m);
+    const keel_report r = model_report(&m);
+    assert_int_equal(r.cause, KEEL_CAUSE_LOSS);
+    assert_int_equal(r.culprit_rank, 1);
+    assert_int_equal(r.culprit_tensor, -1);
+    assert_int_equal(r.local_tensor, rank == 0 ? 0 : -1);
+    model_end(&m);
+}
+
+static void test_culprit__a_vote_names_no_tensor_of_another_rank(void **state)
+{
+    (void)state;
+    ranks_run(2, run_vote_and_probe, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_culprit__a_probe_tells),
         cmocka_unit_test(test_culprit__a_probe_does_not_skip),
         cmocka_unit_test(test_culprit__first_place_in_any_order),
+        cmocka_unit_test(test_culprit__a_vote_names_no_tensor_of_another_rank),
         cmocka_unit_test(test_culprit__votes_name_the_lowest_voter),
     };
     return cmocka_run_group_tests_name("runtime.culprit", tests, NULL, NULL);

@@ -517,6 +517,59 @@ static void test_ranks__a_failed_step_is_abandoned_alone(void **state)
     ranks_run(2, run_abandoning, NULL);
 }
 
+/* A state brings the rule of its loss scale along, so a rank that alone loads one is found out
+ * before the scales part, not after. */
+static void run_loading(int32_t rank, keel_comm *comm, void *context)
+{
+    (void)context;
+    unsigned char blob[4096];
+    const size_t size = blob_after(0, blob); /* with an interval of 2000 */
+    model m;
+    begin_rank(&m, comm, 1, 1);
+    m.cfg.global_params = 2;
+    add_owned_f32(&m, rank, 1, (float[]){1});
+    model_create(&m);
+    if (rank == 1) assert_ok(keel_step_state_load(m.step, blob, size));
+    assert_refused(keel_step_run(m.step, NULL), KEEL_ERR_PEER, "differ in");
+    assert_same_f32(loss_scale_of(&m), 1.0f);
+    assert_refused(keel_step_verify(m.step), KEEL_ERR_PEER, "differ in");
+    if (rank == 0) assert_ok(keel_step_state_load(m.step, blob, size));
+    assert_ok(keel_step_verify(m.step));
+    model_run(&m);
+    assert_same_f32(loss_scale_of(&m), 1.0f);
+    model_end(&m);
+}
+
+static void test_ranks__a_loaded_rule_must_be_every_rank_s(void **state)
+{
+    (void)state;
+    ranks_run(2, run_loading, NULL);
+}
+
+/* pytorch/pytorch#31367: -0 says the same as 0, on the ranks together as on each. */
+static void run_zeros(int32_t rank, keel_comm *comm, void *context)
+{
+    (void)context;
+    const float zero = rank == 0 ? 0.0f : -0.0f;
+    model m;
+    begin_rank(&m, comm, 1, 2000);
+    m.cfg.max_norm = zero;
+    add_owned_f32(&m, rank, 1, (float[]){3});
+    model_create(&m);
+    model_run(&m);
+    assert_same_f32(model_report(&m).clip_coef, 0.0f);
+    double norm;
+    assert_ok(keel_clip_global_norm(NULL, &m.params[0].grad, 1, zero, comm, 0, &norm));
+    assert_same_f32(model_get(&m.params[0].grad, 0), 0.0f);
+    model_end(&m);
+}
+
+static void test_ranks__either_zero_is_one_limit(void **state)
+{
+    (void)state;
+    ranks_run(2, run_zeros, NULL);
+}
+
 /* One rank never comes: the others get COMM by the deadline, state as before, and so ever after. */
 static void run_deadline(int32_t rank, keel_comm *comm, void *context)
 {
@@ -554,6 +607,8 @@ int main(void)
         cmocka_unit_test(test_ranks__replicas_count_once),
         cmocka_unit_test(test_ranks__differences_are_errors_that_name_them),
         cmocka_unit_test(test_ranks__a_failed_step_is_abandoned_alone),
+        cmocka_unit_test(test_ranks__a_loaded_rule_must_be_every_rank_s),
+        cmocka_unit_test(test_ranks__either_zero_is_one_limit),
         cmocka_unit_test(test_ranks__a_missing_rank_is_an_error_at_the_deadline),
     };
     return cmocka_run_group_tests_name("runtime.ranks", tests, NULL, NULL);

@@ -268,6 +268,34 @@ static void test_state__other_steps_are_refused(void **state)
     }
 }
 
+/* The ring holds what this step decided; what it decided before a load is another history's. */
+static void test_state__reports_begin_after_a_load(void **state)
+{
+    (void)state;
+    unsigned char bytes[4096];
+    keel_report r;
+    model m;
+    model_begin(&m);
+    model_add_f32(&m, 1, (float[]){1});
+    model_create(&m);
+    model_run(&m);
+    model_run(&m);
+    const size_t size = keel_step_state_size(m.step);
+    assert_ok(keel_step_state_save(m.step, bytes, size));
+    model_set(&m.params[0], 0, NAN);
+    model_run(&m);
+    assert_ok(keel_step_state_load(m.step, bytes, size));
+    for (int64_t id = 0; id <= 3; id++)
+        assert_refused(keel_step_report(m.step, id, &r), KEEL_ERR_NOT_FOUND, "");
+    assert_refused(keel_step_report(m.step, 0, &r), KEEL_ERR_NOT_FOUND, "state was loaded");
+    model_set(&m.params[0], 0, 1);
+    model_run(&m);
+    assert_ok(keel_step_report(m.step, 3, &r));
+    assert_int_equal(r.applied, 1);
+    assert_refused(keel_step_report(m.step, 2, &r), KEEL_ERR_NOT_FOUND, "state was loaded");
+    model_end(&m);
+}
+
 /* A blob with a right checksum and wrong contents could be of other hands.  Whatever its words are:
  * refused and nothing changed, or taken and usable. */
 static void test_state__sealed_nonsense_never_does_harm(void **state)
@@ -359,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_state__every_flipped_bit_is_refused),
         cmocka_unit_test(test_state__sentences_say_what_is_wrong),
         cmocka_unit_test(test_state__other_steps_are_refused),
+        cmocka_unit_test(test_state__reports_begin_after_a_load),
         cmocka_unit_test(test_state__sealed_nonsense_never_does_harm),
         cmocka_unit_test(test_state__is_the_same_for_any_number_of_ranks),
     };

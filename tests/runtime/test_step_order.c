@@ -291,6 +291,31 @@ static void test_step_order__without_an_optimizer(void **state)
 }
 
 /* "accumulate may be called per bucket, each tensor once a step". */
+/* New pointers end a decided step whose optimizer is the caller's: its gradients may be gone, so
+ * nothing may reach for them any more. */
+static void test_step_order__new_gradients_end_the_old_step(void **state)
+{
+    (void)state;
+    float old[] = {2}, next[] = {4};
+    const void *grads[] = {old};
+    model m;
+    model_begin(&m);
+    model_add(&m, KEEL_FORMAT_F32, 1);
+    m.cfg.max_norm = 1;
+    model_create(&m);
+    assert_ok(keel_step_rebind(m.step, 0, 1, grads));
+    assert_ok(keel_step_accumulate(m.step, 0, 1, NULL));
+    assert_ok(keel_step_decide(m.step, NULL));
+    grads[0] = next;
+    assert_ok(keel_step_rebind(m.step, 0, 1, grads));
+    assert_refused(keel_step_scale_gradients(m.step, NULL), KEEL_ERR_ORDER, "step 2");
+    assert_same_f32(old[0], 2.0f);
+    assert_same_f32(next[0], 4.0f);
+    assert_ok(keel_step_run(m.step, NULL));
+    assert_same_f64(model_report(&m).norm, 4.0);
+    model_end(&m);
+}
+
 static void test_step_order__buckets_in_any_order_are_one_step(void **state)
 {
     (void)state;
@@ -450,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step_order__every_call_in_every_phase),
         cmocka_unit_test(test_step_order__without_an_optimizer),
+        cmocka_unit_test(test_step_order__new_gradients_end_the_old_step),
         cmocka_unit_test(test_step_order__buckets_in_any_order_are_one_step),
         cmocka_unit_test(test_step_order__run_takes_what_is_left),
         cmocka_unit_test(test_step_order__abandon_before_decide_forgets),
