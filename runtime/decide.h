@@ -193,9 +193,8 @@ KEELI_HD void keeli_report_culprit(const keeli_outcome *o, const keeli_finite_pa
     r->culprit_rank = r->cause == KEEL_CAUSE_LOSS   ? o->loss_rank
                       : r->cause == KEEL_CAUSE_VETO ? o->veto_rank
                                                     : o->culprit_rank;
-    const int is_same = r->culprit_rank == o->culprit_rank; /* as found the elements */
-    r->culprit_tensor = is_same ? o->culprit_tensor : -1;
-    r->culprit_slot = is_same ? o->culprit_slot : -1;
+    r->culprit_tensor = r->culprit_rank == o->culprit_rank ? o->culprit_tensor : -1;
+    r->culprit_slot = o->culprit_slot;
     r->local_tensor = first->tensor - 1;
     r->local_index = first->tensor ? first->element : -1;
     r->probed = here->probed_elements;
