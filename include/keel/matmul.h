@@ -56,8 +56,8 @@ KEEL_API keel_status keel_matmul(const keel_device *device, const keel_matmul_ar
                                  keel_stream stream);
 
 /* What keel_set_sgemm() takes: c = op(a) * op(b) in f32, row-major, op by the flags a transpose;
- * lda, ldb, ldc are elements between stored rows.  m, n, k > 0.  c may be written freely.  Returns
- * KEEL_OK, or anything else with c untouched: the built-in loop does it then. */
+ * lda, ldb, ldc are elements between stored rows, and gaps in c are left alone.  m, n, k > 0.
+ * Returns KEEL_OK, or anything else with c untouched: the built-in loop does it then. */
 typedef keel_status (*keel_sgemm_fn)(void *context, int32_t transpose_a, int32_t transpose_b,
                                      int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                                      const float *b, int64_t ldb, float *c, int64_t ldc);
