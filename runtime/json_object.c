@@ -8,7 +8,7 @@
 #include "cpu/fp_env.h"
 #include "json_read.h"
 
-enum { WORD_MAX = 48 };
+enum { WORD_MAX = 48, TEXT_MAX = 64 };
 
 keel_status keeli_json_open(keeli_json *j, char bracket)
 {
@@ -112,5 +112,16 @@ keel_status keeli_json_read_word(keeli_json *j, const keeli_json_key *key, void 
     TRY(keeli_json_string(j, word, sizeof word));
     TRY(keeli_json_find_word(j, key->name, word, key->words, &index));
     memcpy((char *)object + key->offset, &index, sizeof index);
+    return KEEL_OK;
+}
+
+keel_status keeli_json_read_text(keeli_json *j, const keeli_json_key *key, void *object)
+{
+    char text[TEXT_MAX] = "";
+    const size_t size = (size_t)key->hi;
+    TRY(keeli_json_string(j, text, size));
+    const size_t used = strlen(text);
+    memset(text + used, 0, sizeof text - used);
+    memcpy((char *)object + key->offset, text, size);
     return KEEL_OK;
 }

@@ -57,10 +57,12 @@ typedef struct keeli_json_key {
 keel_status keeli_json_object(keeli_json *j, const keeli_json_key *keys, void *object,
                               uint32_t *out_seen);
 
-/* Readers for keys: an int32_t, an f32, an int32_t or enum that is the place of its word. */
+/* Readers for keys: an int32_t, an f32, an int32_t or enum that is the place of its word, an array
+ * of hi characters, filled up with 0. */
 keel_status keeli_json_read_int(keeli_json *j, const keeli_json_key *key, void *object);
 keel_status keeli_json_read_float(keeli_json *j, const keeli_json_key *key, void *object);
 keel_status keeli_json_read_word(keeli_json *j, const keeli_json_key *key, void *object);
+keel_status keeli_json_read_text(keeli_json *j, const keeli_json_key *key, void *object);
 
 /* The place of a word in a list; fails with the list. */
 keel_status keeli_json_find_word(const keeli_json *j, const char *what, const char *word,

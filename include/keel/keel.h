@@ -16,6 +16,7 @@
 #include "keel/clip.h"
 #include "keel/loss_scale.h"
 #include "keel/scaling.h"
+#include "keel/recipe.h"
 #include "keel/config.h"
 #include "keel/report.h"
 #include "keel/step.h"
