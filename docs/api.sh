@@ -10,11 +10,11 @@ pages() {
 # The interface
 
 Made by `docs/api.sh` from `include/keel/`: the headers are the reference, this is the same text in
-one place. `#include "keel/keel.h"` brings all of it but `keel/ext.h`, the unstable tier for those
-who write a device or a transport.
+one place. `#include "keel/keel.h"` brings all of it but `keel/blas.h`, which belongs to the component
+`keel_blas`, and `keel/ext.h`, the unstable tier for those who write a device or a transport.
 END
     local header
-    for header in $(sed -n 's/^#include "\(keel\/.*\)"/\1/p' include/keel/keel.h) keel/ext.h; do
+    for header in $(sed -n 's/^#include "\(keel\/.*\)"/\1/p' include/keel/keel.h) keel/blas.h keel/ext.h; do
         awk -f docs/api.awk "include/$header"
     done
 }

@@ -1,7 +1,8 @@
-# keel_component(<target> SOURCES f... [LINK t...] [REQUIRES pkg...])
-# One library: alias, warnings, visibility, SONAME, install, pkg-config.
+# keel_component(<target> SOURCES f... [LINK t...] [REQUIRES pkg...] [LIBS_PRIVATE -l...])
+# One library: alias, warnings, visibility, SONAME, install, pkg-config; LIBS_PRIVATE is what users of
+# its static form link besides libm and threads.
 function(keel_component target)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;REQUIRES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;REQUIRES;LIBS_PRIVATE" ${ARGN})
   string(REGEX REPLACE "^keel_" "" short ${target})
   add_library(${target} ${ARG_SOURCES})
   add_library(keel::${short} ALIAS ${target})
@@ -19,6 +20,7 @@ function(keel_component target)
   install(TARGETS ${target} EXPORT keelTargets)
 
   list(JOIN ARG_REQUIRES ", " KEEL_PC_REQUIRES)
+  list(JOIN ARG_LIBS_PRIVATE " " KEEL_PC_LIBS_PRIVATE)
   set(KEEL_PC_NAME ${target})
   # Libraries may lie deeper than in lib/, as in Debian's lib/<triplet>.
   file(RELATIVE_PATH KEEL_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
