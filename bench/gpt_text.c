@@ -90,6 +90,9 @@ keel_status gpt_text_load(const char *path, gpt_text *out)
         FAIL(KEEL_ERR_UNAVAILABLE, "%s: %s (want a text file or a folder of them)", path,
              strerror(errno));
     const bool folder = S_ISDIR(info.st_mode);
+    if (!folder && !S_ISREG(info.st_mode))
+        FAIL(KEEL_ERR_INVALID, "%s: neither file nor folder (want a text file or a folder of them)",
+             path);
     if (!folder && info.st_size > GPT_TEXT_FILE_MAX)
         FAIL(KEEL_ERR_INVALID, "%s: %lld bytes (want %d or less)", path, (long long)info.st_size,
              GPT_TEXT_FILE_MAX);
