@@ -14,7 +14,8 @@
 
 /* ---- what a signal must remove ---- */
 
-enum { PENDING_MAX = 8 };
+#define SUFFIX ".XXXXXX" /* of a temporary name */
+enum { PENDING_MAX = 8, SUFFIX_LENGTH = sizeof SUFFIX - 1 };
 static char *volatile pending[PENDING_MAX];
 
 static void remove_pending(int number)
@@ -45,6 +46,18 @@ static void unwatch(const char *temporary)
     for (int i = 0; i < PENDING_MAX; i++) {
         if (pending[i] == temporary) pending[i] = NULL;
     }
+}
+
+/* Whether an output that is still open goes to this path: the later one would replace the other. */
+static bool is_taken(const char *path)
+{
+    const size_t length = strlen(path);
+    for (int i = 0; i < PENDING_MAX; i++) {
+        if (!pending[i]) continue;
+        if (strncmp(pending[i], path, length) == 0 && strlen(pending[i]) == length + SUFFIX_LENGTH)
+            return true;
+    }
+    return false;
 }
 
 /* ---- open, commit, discard ---- */
@@ -84,10 +97,10 @@ static mode_t new_file_mode(void)
 
 static int open_beside(cli_output *out, mode_t mode)
 {
-    const size_t size = strlen(out->path) + sizeof ".XXXXXX";
+    const size_t size = strlen(out->path) + sizeof SUFFIX;
     out->temporary = malloc(size);
     if (!out->temporary) return -1;
-    snprintf(out->temporary, size, "%s.XXXXXX", out->path);
+    snprintf(out->temporary, size, "%s" SUFFIX, out->path);
     const int fd = open_temporary(out->temporary, mode);
     if (fd >= 0) watch(out->temporary);
     return fd;
@@ -107,6 +120,10 @@ int cli_output_open(cli_output *out, const char *path)
     struct stat place;
     const bool exists = stat(path, &place) == 0;
     out->path = resolve(path);
+    if (out->path && is_taken(out->path)) {
+        forget(out);
+        return cli_fail(CLI_USAGE, "%s: asked for twice", path);
+    }
     int fd = -1;
     if (out->path && !(exists && access(path, W_OK) != 0)) {
         const bool in_place = exists && !S_ISREG(place.st_mode);

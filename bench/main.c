@@ -103,7 +103,8 @@ static void fill_standard_streams(void)
 int main(int argc, char **argv)
 {
     fill_standard_streams();
-    /* A reader that goes away is an error we report, not a death. */
+    /* A reader that goes away or a file at its limit is an error we report, not a death. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     return cli_close_stdout(dispatch(argc, argv));
 }

@@ -289,6 +289,38 @@ static void test_train__paths_that_cannot_be_written(void **state)
     assert_int_equal(file_count(), before);
 }
 
+/* One path for two outputs would lose one of them; a device takes both. */
+static void test_train__an_output_is_not_lost_to_another(void **state)
+{
+    (void)state;
+    const int before = file_count();
+    char arguments[160];
+    snprintf(arguments, sizeof arguments, "train --bf16 --steps 1000000 --report %s/t --save %s/t",
+             folder, folder);
+    outcome o = run_keel(arguments);
+    if (o.code != 2) fail_msg("%s: exit %d\n%s", arguments, o.code, o.err);
+    assert_non_null(strstr(o.err, "twice"));
+    outcome_free(&o);
+    assert_int_equal(file_count(), before);
+    o = run_keel("train --bf16 --steps 1 --report /dev/null --save /dev/null");
+    assert_int_equal(o.code, 0);
+    outcome_free(&o);
+}
+
+/* "Output files are whole or absent", also where the file may not grow that long. */
+static void test_train__a_file_at_its_limit_is_an_error(void **state)
+{
+    (void)state;
+    const int before = file_count();
+    char line[160];
+    snprintf(line, sizeof line, "ulimit -f 1; \"$KEEL\" train --bf16 --steps 9 --report %s/limit",
+             folder);
+    outcome o = run_shell(line);
+    if (o.code != 3) fail_msg("%s: exit %d\n%s", line, o.code, o.err);
+    outcome_free(&o);
+    assert_int_equal(file_count(), before);
+}
+
 static void expect_usage_error(const char *options, const char *sentence)
 {
     char arguments[128];
@@ -334,6 +366,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_train__damaged_checkpoints_are_refused),
         cmocka_unit_test(test_train__pictures_are_whole),
         cmocka_unit_test(test_train__paths_that_cannot_be_written),
+        cmocka_unit_test(test_train__an_output_is_not_lost_to_another),
+        cmocka_unit_test(test_train__a_file_at_its_limit_is_an_error),
         cmocka_unit_test(test_train__mistakes_are_usage_errors),
     };
     if (argc > 1 && strcmp(argv[1], "whole") == 0)
