@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cpu/fp_env.h"
 #include "json_read.h"
 
 enum { WORD_MAX = 48, TEXT_MAX = 64 };
@@ -74,21 +73,14 @@ keel_status keeli_json_read_int(keeli_json *j, const keeli_json_key *key, void *
     return KEEL_OK;
 }
 
-/* In round to nearest, whatever the caller's mode. */
-static float nearest(double value)
-{
-    const keeli_fp_env env = keeli_fp_begin();
-    const float rounded = (float)value;
-    keeli_fp_end(env);
-    return rounded;
-}
-
+/* By integers: the caller's rounding mode does not reach it. */
 keel_status keeli_json_read_float(keeli_json *j, const keeli_json_key *key, void *object)
 {
     double value;
+    uint32_t bits;
     TRY(read_bounded(j, key, &value));
-    const float rounded = nearest(value);
-    memcpy((char *)object + key->offset, &rounded, sizeof rounded);
+    TRY(keel_format_encode_f64(KEEL_FORMAT_F32, value, KEEL_OVERFLOW_IEEE, &bits));
+    memcpy((char *)object + key->offset, &bits, sizeof bits);
     return KEEL_OK;
 }
 
