@@ -29,8 +29,8 @@ typedef struct keel_matmul_args {
     int32_t transpose_a; /* 1: a is stored [k][m] */
     int32_t transpose_b; /* 1: b is stored [n][k] */
     int32_t accumulate;  /* 1: add to what d holds; d must be f32 without scales */
-    int32_t fast;        /* 1: the device may sum with fewer bits (fp8 tensor cores): down to 2^-13
-                            of the largest partial sum.  CPU: no difference */
+    int32_t fast;        /* 1: the device may sum with fewer bits (fp8 tensor cores): each product
+                            may lose 2^-13 of the largest partial sum.  CPU: no difference */
     float *out_amax;     /* one f32 the device writes: largest |y|, before d.scale; NaN if any NaN,
                             else inf if any; 0 of nothing.  NULL = not asked */
 } keel_matmul_args;

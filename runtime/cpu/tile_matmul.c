@@ -49,8 +49,16 @@ micro(const float *restrict a, const float *restrict b, float *restrict c, int32
             memcpy(c + i * KEELI_PANEL_N + j * LANES, &sum[i][j], sizeof sum[i][j]);
 }
 
+/* clang halves wide registers unless a function says that it means them. */
+#if defined(__clang__) && defined(__AVX512F__)
+#    define WIDE __attribute__((min_vector_width(512)))
+#else
+#    define WIDE
+#endif
+
 /* Columns outside: their slice of b stays in the L1 cache while the rows of a pass by. */
-static void multiply_add(const float *a, const float *b, float *c, int32_t m, int32_t n, int32_t k)
+WIDE static void multiply_add(const float *a, const float *b, float *c, int32_t m, int32_t n,
+                              int32_t k)
 {
     for (int32_t j = 0; j < n; j += COLS)
         for (int32_t i = 0; i < m; i += ROWS)
