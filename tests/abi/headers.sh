@@ -12,7 +12,7 @@ c++)
         echo "SKIP no C++ compiler found"
         exit 77
     }
-    compiler=("$cxx" -std=c++17)
+    compiler=("$cxx" -std=c++11)
     ;;
 *) echo "headers.sh: language '$language' (want c or c++)" && exit 2 ;;
 esac
