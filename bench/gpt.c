@@ -8,7 +8,6 @@
 
 #include "gpt_math.h"
 #include "gpt_work.h"
-#include "keel/ext.h"
 
 /* Hand out the next count floats of a block; with base NULL only their number grows. */
 static void take(float *base, size_t *used, float **out, size_t count)
@@ -55,30 +54,22 @@ static bool allocate(gpt *g)
     return true;
 }
 
-keel_status gpt_create(const gpt_config *c, int sequences, const gpt_matmul *hook, gpt **out)
+gpt *gpt_create(const gpt_config *c, int sequences, const gpt_matmul *hook)
 {
     static const gpt_matmul plain = {.product = gpt_product_f32};
-    const keel_status status = gpt_check(c);
-    if (status) return status;
-    if (sequences < 1 || sequences > GPT_SEQUENCES_MAX)
-        return keel_ext_fail(KEEL_ERR_INVALID, "gpt_create", "sequences=%d (want 1..%d)", sequences,
-                             GPT_SEQUENCES_MAX);
+    char why[GPT_WHY];
+    if (!gpt_check(c, why) || sequences < 1 || sequences > GPT_SEQUENCES_MAX) return NULL;
     gpt *g = calloc(1, sizeof *g);
-    if (g) {
-        g->config = *c;
-        g->capacity = sequences;
-        g->hook = hook ? *hook : plain;
-        g->tensor_count = gpt_tensors(c, g->tensors);
-        g->param_count = gpt_param_count(c);
-        gpt_places(c, g->places);
-    }
-    if (!g || !allocate(g)) {
-        gpt_destroy(g);
-        return keel_ext_fail(KEEL_ERR_NO_MEMORY, "gpt_create",
-                             "no memory for %d sequences of %d bytes", sequences, c->context);
-    }
-    *out = g;
-    return KEEL_OK;
+    if (!g) return NULL;
+    g->config = *c;
+    g->capacity = sequences;
+    g->hook = hook ? *hook : plain;
+    g->tensor_count = gpt_tensors(c, g->tensors);
+    g->param_count = gpt_param_count(c);
+    gpt_places(c, g->places);
+    if (allocate(g)) return g;
+    gpt_destroy(g);
+    return NULL;
 }
 
 void gpt_destroy(gpt *g)
@@ -100,11 +91,9 @@ static void load_tokens(gpt *g, const uint8_t *tokens, int sequences)
     }
 }
 
-static keel_status begin(const gpt_call *c, const char *fn, const uint8_t *tokens)
+static keel_status begin(const gpt_call *c, const uint8_t *tokens)
 {
-    if (c->sequences < 1 || c->sequences > c->g->capacity)
-        return keel_ext_fail(KEEL_ERR_INVALID, fn, "sequences=%d (want 1..%d)", c->sequences,
-                             c->g->capacity);
+    if (c->sequences < 1 || c->sequences > c->g->capacity) return KEEL_ERR_INVALID;
     load_tokens(c->g, tokens, c->sequences);
     return gpt_forward(c);
 }
@@ -122,7 +111,7 @@ keel_status gpt_shard(gpt *g, const float *params, const uint8_t *tokens, int se
                       float loss_scale, float *grad, float *out_loss)
 {
     const gpt_call c = {g, params, grad, sequences, sequences * g->config.context};
-    keel_status status = begin(&c, "gpt_shard", tokens);
+    keel_status status = begin(&c, tokens);
     if (status) return status;
     const float loss = mean_loss(&c, loss_scale);
     status = gpt_backward(&c);
@@ -134,7 +123,7 @@ keel_status gpt_evaluate(gpt *g, const float *params, const uint8_t *tokens, int
                          float *out_loss)
 {
     const gpt_call c = {g, params, NULL, sequences, sequences * g->config.context};
-    const keel_status status = begin(&c, "gpt_evaluate", tokens);
+    const keel_status status = begin(&c, tokens);
     if (!status) *out_loss = mean_loss(&c, 1);
     return status;
 }

@@ -23,6 +23,7 @@ enum {
     GPT_LAYERS_MAX = 8,
     GPT_WIDTH_MAX = 512,
     GPT_CONTEXT_MAX = 256,
+    GPT_WHY = 512,                               /* bytes of a sentence that says what is wrong */
     GPT_SEQUENCES_MAX = 64,                      /* in one call */
     GPT_PLACES_MAX = 6 * GPT_LAYERS_MAX + 1,     /* see gpt_place */
     GPT_TENSORS_MAX = 6 * GPT_LAYERS_MAX + 2 + 2 /* see gpt_tensors() */
@@ -88,8 +89,8 @@ keel_status gpt_product_f32(void *context, const gpt_product *p);
 
 /* ---- the model ---- */
 
-/* gpt_check: INVALID, with the field and its bounds, for what cannot be built. */
-keel_status gpt_check(const gpt_config *c);
+/* gpt_check: false, with the field and its bounds, for what cannot be built. */
+bool gpt_check(const gpt_config *c, char why[GPT_WHY]);
 
 /* gpt_tensors, gpt_places: the tables of a checked configuration; their lengths. */
 int gpt_tensors(const gpt_config *c, gpt_tensor out[GPT_TENSORS_MAX]);
@@ -104,16 +105,18 @@ void gpt_init(const gpt_config *c, float *params, uint64_t seed);
 /* What calls compute on the way; one per thread. */
 typedef struct gpt gpt;
 
-/* gpt_create: for up to sequences sequences in a call; hook NULL = gpt_product_f32(). */
-keel_status gpt_create(const gpt_config *c, int sequences, const gpt_matmul *hook, gpt **out);
+/* gpt_create: for up to sequences sequences in a call; hook NULL = gpt_product_f32().  NULL: no
+ * memory, or out of bounds. */
+gpt *gpt_create(const gpt_config *c, int sequences, const gpt_matmul *hook);
 void gpt_destroy(gpt *g);
 
 /* gpt_shard: mean cross-entropy of every next byte, and the gradient of loss_scale times it.
- * tokens  sequences rows of context + 1 bytes.   grad  overwritten. */
+ * tokens  sequences rows of context + 1 bytes.   grad  overwritten.
+ * Errors  the hook's, grad then half written; INVALID more sequences than created for, or none. */
 keel_status gpt_shard(gpt *g, const float *params, const uint8_t *tokens, int sequences,
                       float loss_scale, float *grad, float *out_loss);
 
-/* gpt_evaluate: the loss alone. */
+/* gpt_evaluate: the loss alone.  Errors  as gpt_shard(). */
 keel_status gpt_evaluate(gpt *g, const float *params, const uint8_t *tokens, int sequences,
                          float *out_loss);
 

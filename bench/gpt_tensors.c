@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "gpt_parts.h"
-#include "keel/ext.h"
 #include "rng.h"
 
 /* How a tensor starts: evenly within +-sqrt(3) times a deviation. */
@@ -63,7 +62,7 @@ static const place_row layer_places[GPT_LAYER_PLACES] = {
     [GPT_PLACE_DOWN] = {"down", GPT_LINEAR},
 };
 
-keel_status gpt_check(const gpt_config *c)
+bool gpt_check(const gpt_config *c, char why[GPT_WHY])
 {
     const struct {
         const char *name;
@@ -76,13 +75,13 @@ keel_status gpt_check(const gpt_config *c)
     };
     for (int i = 0; i < (int)(sizeof rows / sizeof rows[0]); i++) {
         if (rows[i].value >= rows[i].lo && rows[i].value <= rows[i].hi) continue;
-        return keel_ext_fail(KEEL_ERR_INVALID, "gpt_check", "%s=%d (want %d..%d)", rows[i].name,
-                             rows[i].value, rows[i].lo, rows[i].hi);
+        snprintf(why, GPT_WHY, "%s=%d (want %d..%d)", rows[i].name, rows[i].value, rows[i].lo,
+                 rows[i].hi);
+        return false;
     }
-    if (c->width % c->heads != 0)
-        return keel_ext_fail(KEEL_ERR_INVALID, "gpt_check", "heads=%d (want a divisor of width=%d)",
-                             c->heads, c->width);
-    return KEEL_OK;
+    if (c->width % c->heads == 0) return true;
+    snprintf(why, GPT_WHY, "heads=%d (want a divisor of width=%d)", c->heads, c->width);
+    return false;
 }
 
 static int size_of(const gpt_config *c, unit u)

@@ -5,10 +5,10 @@
 #ifndef BENCH_GPT_TEXT_H
 #define BENCH_GPT_TEXT_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "keel/keel.h"
+#include "gpt.h"
 
 /* Licence texts: English that every Debian has. */
 #define GPT_TEXT_DEFAULT "/usr/share/common-licenses"
@@ -26,9 +26,9 @@ typedef struct gpt_text {
 } gpt_text;
 
 /* gpt_text_load: a file whole, or the regular files of a folder in the order of their names, up to
- * GPT_TEXT_FOLDER_MAX; path NULL = GPT_TEXT_DEFAULT.
- * Errors  UNAVAILABLE it cannot be read; INVALID too short, or a file too long; out untouched. */
-keel_status gpt_text_load(const char *path, gpt_text *out);
+ * GPT_TEXT_FOLDER_MAX; path NULL = GPT_TEXT_DEFAULT.  False, with a sentence and out untouched: it
+ * cannot be read, is too short, or is a file that is too long. */
+bool gpt_text_load(const char *path, gpt_text *out, char why[GPT_WHY]);
 void gpt_text_free(gpt_text *t);
 
 /* gpt_text_draw: the index-th random window of context + 1 bytes of the part to train on: a
