@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "config.h"
+#include "decide_slots.h"
 #include "step_object.h"
 
 static keel_status want_slot(const char *fn, const keel_step *step, int32_t slot)
@@ -13,6 +14,17 @@ static keel_status want_slot(const char *fn, const keel_step *step, int32_t slot
         return keel_ext_fail(KEEL_ERR_INVALID, fn, "slot=%d (want 0..%d)", slot,
                              step->mem.settings.slot_count - 1);
     return KEEL_OK;
+}
+
+/* A tensor is read again for its own amax.  Whether a slot has none to go by yet is known to the
+ * device, and here only where that is at hand. */
+static int64_t passes_of(const keel_step *step, int32_t slot)
+{
+    const keeli_slot_row *row = &step->slots[slot];
+    const bool twice = step->device->synchronous
+                           ? keeli_casts_by_current(row, &step->mem.slot_live[slot])
+                           : row->slot.scaling == KEEL_SCALING_CURRENT;
+    return twice ? 2 : 1;
 }
 
 keel_status keel_step_quantize(keel_step *step, int32_t slot, const keel_tensor *src,
@@ -31,7 +43,7 @@ keel_status keel_step_quantize(keel_step *step, int32_t slot, const keel_tensor 
                                     stream));
     keeli_step_begin(step);
     step->counters.launches++;
-    step->counters.slot_elements_read += src->numel;
+    step->counters.slot_elements_read += src->numel * passes_of(step, slot);
     return KEEL_OK;
 }
 
