@@ -43,14 +43,11 @@ static void note_nonfinite(const keeli_step_mem *mem, int32_t slot, const keel_c
     if (finite->bad_slot == 0 || slot + 1 < finite->bad_slot) finite->bad_slot = slot + 1;
 }
 
-static void note_cast(const keeli_step_mem *mem, int32_t slot, const keel_tensor *src,
+static void note_cast(const keeli_step_mem *mem, int32_t slot, float amax,
                       const keel_cast_stats *stats)
 {
-    const keel_slot *s = &mem->slots[slot].slot;
     keeli_slot_counts *counts = &mem->slot_counts[slot];
-    /* Transformer Engine's maximum passes over NaN. */
-    const bool drops_nan = s->policy == KEEL_SLOT_POLICY_TE && isnan(stats->amax);
-    keeli_note_amax(&mem->slot_words[slot], drops_nan ? keeli_cpu_amax(src, true) : stats->amax);
+    keeli_note_amax(&mem->slot_words[slot], amax);
     counts->casts++;
     counts->saturated += stats->saturated;
     counts->flushed += stats->flushed;
@@ -66,7 +63,12 @@ keel_status keeli_cpu_slot_quantize(const keel_device *device, const keeli_step_
     (void)stream;
     const keeli_slot_row *row = &mem->slots[slot];
     const keel_cast_options defaults = {KEEL_OVERFLOW_DEFAULT, KEEL_ROUND_NEAREST_EVEN, 0, 0};
+    /* Transformer Engine's maximum passes over NaN: another pass for tensors with one; a cast in
+     * place overwrites what it would read. */
+    const bool drops_nan = row->slot.policy == KEEL_SLOT_POLICY_TE;
+    const bool in_place = dst->data == src->data;
     const keeli_fp_env env = keeli_fp_begin();
+    const float before = drops_nan && in_place ? keeli_cpu_amax(src, true) : 0.0f;
     const float scale = scale_for(row, &mem->slot_live[slot], src);
     const float scale_inv = 1.0f / scale;
     keeli_fp_end(env);
@@ -76,7 +78,9 @@ keel_status keeli_cpu_slot_quantize(const keel_device *device, const keeli_step_
     scaled.scale = &scale;
     TRY(keeli_cpu_cast(src, &scaled, &defaults,
                        row->slot.count ? KEELI_CAST_COUNTS : KEELI_CAST_AMAX, &stats));
-    note_cast(mem, slot, src, &stats);
+    float amax = stats.amax;
+    if (drops_nan && isnan(amax)) amax = in_place ? before : keeli_cpu_amax(src, true);
+    note_cast(mem, slot, amax, &stats);
     *out_scale_inv = scale_inv;
     return KEEL_OK;
 }

@@ -202,6 +202,33 @@ static void test_step_slots__infinity_freezes_the_preset_only(void **state)
         }
 }
 
+/* In place, what lay there is gone after the cast; the preset wants its maximum without NaN. */
+static void test_step_slots__in_place_is_the_same(void **state)
+{
+    (void)state;
+    for (int policy = 0; policy < 2; policy++) {
+        unsigned char codes[3];
+        for (int in_place = 0; in_place < 2; in_place++) {
+            static world w;
+            float values[] = {NAN, -3.5f, 0.125f}, scale_inv;
+            const keel_tensor src = {.data = values, .numel = 3, .format = KEEL_FORMAT_F32};
+            keel_tensor dst = {.data = codes, .numel = 3, .format = KEEL_FORMAT_E4M3};
+            if (in_place) dst.data = values;
+            world_begin(&w, 4);
+            w.slots[ACT].policy = (keel_slot_policy)policy;
+            model_create(&w.m);
+            assert_ok(keel_step_quantize(w.m.step, ACT, &src, &dst, &scale_inv, NULL));
+            assert_memory_equal(dst.data, codes, 3);
+            model_run(&w.m);
+            const bool drops = policy == KEEL_SLOT_POLICY_TE;
+            assert_same_f32(slot_report(w.m.step, ACT).scale, drops ? 128.0f : 1.0f);
+            assert_same_f32(slot_report(w.m.step, ACT).amax, drops ? 3.5f : 0.0f);
+            assert_int_equal(slot_report(w.m.step, ACT).nonfinite, 1);
+            model_end(&w.m);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_step_slots__micro_batches_share_one_amax),
         cmocka_unit_test(test_step_slots__untouched_steps_roll_nothing),
         cmocka_unit_test(test_step_slots__infinity_freezes_the_preset_only),
+        cmocka_unit_test(test_step_slots__in_place_is_the_same),
     };
     return cmocka_run_group_tests_name("runtime.step_slots", tests, NULL, NULL);
 }
