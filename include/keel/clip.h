@@ -23,8 +23,9 @@ KEEL_BEGIN_DECLS
  *            is: then no gradient is touched.
  * Reads      grads twice.   Writes  grads once, and not at all with coef 1.
  * Async      blocks.   Collective  yes.
- * Errors     INVALID max_norm negative or NaN, a tensor that cannot be read or written; COMM, PEER
- *            the round failed.  Gradients and out_norm untouched.
+ * Errors     INVALID max_norm negative or NaN, a tensor that does not fit; UNSUPPORTED a format
+ *            that cannot be written; COMM, PEER the round failed.  Gradients and out_norm
+ *            untouched.
  * Since      0.1 */
 KEEL_API keel_status keel_clip_global_norm(const keel_device *device, const keel_tensor *grads,
                                            int64_t count, float max_norm, keel_comm *comm,
