@@ -13,18 +13,23 @@
 #include "plot.h"
 #include "train.h"
 
-enum { RECIPES = 8, RUNS = RECIPES * TRAIN_CLIPS };
+enum { RECIPES = 16, RUNS = RECIPES * TRAIN_CLIPS };
 
 typedef struct request {
     train_options train;
-    bool chosen[RECIPES];
+    int model; /* index into tasks */
+    keel_recipe recipes[RECIPES];
+    int recipe_count;
     double max_norms[TRAIN_CLIPS];
     int max_norm_count;
     const char *report;
     const char *plot;
     const char *save;
+    bool slots, curve;
     bool json;
 } request;
+
+static const task *const tasks[] = {&task_digits, &task_gpt};
 
 /* Splits at commas; NULL when every part parsed, else what was wanted. */
 static const char *each_part(const char *text, const char *(*take)(const char *part, void *dest),
@@ -43,29 +48,65 @@ static const char *each_part(const char *text, const char *(*take)(const char *p
     }
 }
 
-/* What was wanted, and the registry's own sentence where it refuses the name. */
-static const char *recipe_refusal(bool is_format)
+/* A recipe by the name of its format, as people say it: "float16", "half". */
+static bool find_by_format(const char *name, keel_recipe *out)
 {
-    static char text[600];
-    snprintf(text, sizeof text, "want f32, bf16, f16 or all%s%s", is_format ? "" : "; ",
-             is_format ? "" : keel_last_error());
+    keel_format format;
+    if (keel_format_find(name, &format, NULL) != KEEL_OK) return false;
+    const keel_format_info *info = keel_format_get(format);
+    return info->storage_bytes > 1 && keel_recipe_find(info->name, out) == KEEL_OK;
+}
+
+/* What was wanted, and the registry's own sentence where it knows and refuses the name. */
+static const char *recipe_refusal(const char *name)
+{
+    static char text[700];
+    keel_format format;
+    size_t used = (size_t)snprintf(text, sizeof text, "want all");
+    for (int32_t i = 0; keel_recipe_name(i); i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, ", %s", keel_recipe_name(i));
+    used += (size_t)snprintf(text + used, sizeof text - used, " or a file.json");
+    if (keel_format_find(name, &format, NULL) != KEEL_OK)
+        snprintf(text + used, sizeof text - used, "; %s", keel_last_error());
     return text;
 }
 
-/* A recipe by its name, or by any name of its format: "float16", "half". */
+static const char *recipe_from_file(const char *path, keel_recipe *out)
+{
+    static char text[64 * 1024];
+    FILE *file = fopen(path, "rb");
+    if (!file) return "want a file that can be read";
+    const size_t size = fread(text, 1, sizeof text, file);
+    fclose(file);
+    if (size == sizeof text) return "want a recipe below 64 KiB";
+    return keel_recipe_from_json(text, size, out) == KEEL_OK ? NULL : keel_last_error();
+}
+
+static const char *add_recipe(request *r, const keel_recipe *recipe)
+{
+    if (r->recipe_count == RECIPES) return "want at most 16 recipes";
+    r->recipes[r->recipe_count++] = *recipe;
+    return NULL;
+}
+
 static const char *take_recipe(const char *name, void *dest)
 {
-    bool *chosen = dest;
-    keel_format format = KEEL_FORMAT_NONE;
-    const bool all = strcmp(name, "all") == 0;
-    const bool is_format = !all && keel_format_find(name, &format, NULL) == KEEL_OK;
-    bool known = all;
-    for (int i = 0; i < train_recipe_count; i++) {
-        const bool hit = all || (is_format && format == train_recipes[i].format);
-        chosen[i] |= hit;
-        known |= hit;
+    request *r = dest;
+    keel_recipe recipe;
+    const char *dot = strrchr(name, '.');
+    if (strcmp(name, "all") == 0) {
+        const char *wrong = NULL;
+        for (int32_t i = 0; keel_recipe_name(i) && !wrong; i++)
+            wrong = take_recipe(keel_recipe_name(i), r);
+        return wrong;
     }
-    return known ? NULL : recipe_refusal(is_format);
+    if (dot && strcmp(dot, ".json") == 0) {
+        const char *wrong = recipe_from_file(name, &recipe);
+        return wrong ? wrong : add_recipe(r, &recipe);
+    }
+    if (keel_recipe_find(name, &recipe) == KEEL_OK || find_by_format(name, &recipe))
+        return add_recipe(r, &recipe);
+    return recipe_refusal(name);
 }
 
 static const char *parse_recipe(const char *text, void *dest)
@@ -108,7 +149,7 @@ static const char *take_injection(const char *text, void *dest)
     if (*end == ':') {
         if (end[1] < '0' || end[1] > '9') return wanted;
         const long rank = strtol(end + 1, &end, 10);
-        if (rank >= TRAIN_SHARDS) return "want a rank below 8";
+        if (rank >= TASK_SHARDS) return "want a rank below 8";
         in.rank = (int32_t)rank;
     }
     if (*end != 0 || in.step < 1) return wanted;
@@ -126,12 +167,14 @@ static const char *parse_injections(const char *text, void *dest)
 static int check(const request *r)
 {
     const train_options *o = &r->train;
-    if (TRAIN_SHARDS % o->ranks != 0)
+    if (TASK_SHARDS % o->ranks != 0)
         return cli_fail(CLI_USAGE, "--ranks %d: want 1, 2, 4 or 8, a divisor of the %d shards",
-                        (int)o->ranks, TRAIN_SHARDS);
-    if (o->batch % TRAIN_SHARDS != 0)
-        return cli_fail(CLI_USAGE, "--batch %d: want a multiple of %d", (int)o->batch,
-                        TRAIN_SHARDS);
+                        (int)o->ranks, TASK_SHARDS);
+    if (o->batch > o->task->batch_max)
+        return cli_fail(CLI_USAGE, "--batch %d: want at most %d with --model %s", (int)o->batch,
+                        (int)o->task->batch_max, o->task->name);
+    if (o->batch % TASK_SHARDS != 0)
+        return cli_fail(CLI_USAGE, "--batch %d: want a multiple of %d", (int)o->batch, TASK_SHARDS);
     for (int i = 0; i < o->injections.count; i++) {
         const train_injection *in = &o->injections.at[i];
         if (in->step > o->steps || in->rank >= o->ranks)
@@ -140,9 +183,7 @@ static int check(const request *r)
                             "and %d ranks",
                             in->step, in->rank, (int)o->steps, (int)o->ranks);
     }
-    int runs = 0;
-    for (int i = 0; i < train_recipe_count; i++) runs += r->chosen[i];
-    runs *= r->max_norm_count;
+    const int runs = r->recipe_count * r->max_norm_count;
     if ((o->load || r->save) && runs != 1)
         return cli_fail(CLI_USAGE, "--load and --save go with one recipe and one --max-norm");
     return CLI_OK;
@@ -151,22 +192,35 @@ static int check(const request *r)
 static bool parse(int argc, char **argv, request *r, int *exit_code)
 {
     static const char *const optimizers[] = {"sgd", "adamw", NULL};
+    static const char *const models[] = {"digits", "gpt", NULL};
     train_options *o = &r->train;
     const cli_option rows[] = {
         {.name = "recipe",
          .kind = CLI_PARSED,
-         .dest = r->chosen,
+         .dest = r,
          .parse = parse_recipe,
          .value = "NAME",
          .default_text = "all",
-         .help = "f32, bf16, f16 or all; commas join them"},
+         .help = "f32, bf16, f16, fp8-delayed, fp8-current, mxfp8, all or FILE.json; commas join"},
+        {.name = "model",
+         .kind = CLI_CHOICE,
+         .dest = &r->model,
+         .choices = models,
+         .value = "NAME",
+         .help = "a perceptron on digits, or a small transformer on text"},
+        {.name = "text",
+         .kind = CLI_TEXT,
+         .dest = &o->text,
+         .value = "FILE",
+         .default_text = "the licences every Debian has",
+         .help = "what the gpt reads: a file, or the files of a folder"},
         {.name = "fp16", .kind = CLI_SHORTHAND, .means = "recipe=f16", .help = "the f16 recipe"},
         {.name = "bf16", .kind = CLI_SHORTHAND, .means = "recipe=bf16", .help = "the bf16 recipe"},
         {.name = "ranks",
          .kind = CLI_INT,
          .dest = &o->ranks,
          .lo = 1,
-         .hi = TRAIN_SHARDS,
+         .hi = TASK_SHARDS,
          .value = "N",
          .help = "data-parallel ranks, threads of this process: 1, 2, 4 or 8"},
         {.name = "steps",
@@ -175,14 +229,16 @@ static bool parse(int argc, char **argv, request *r, int *exit_code)
          .lo = 1,
          .hi = 1e6,
          .value = "N",
+         .default_text = "400, gpt 300",
          .help = "steps to run"},
         {.name = "batch",
          .kind = CLI_INT,
          .dest = &o->batch,
-         .lo = TRAIN_SHARDS,
+         .lo = TASK_SHARDS,
          .hi = 1024,
          .value = "N",
-         .help = "samples of a step, cut into 8 micro-shards"},
+         .default_text = "128, gpt 16",
+         .help = "samples of a step (windows of text), cut into 8 micro-shards"},
         {.name = "seed",
          .kind = CLI_INT,
          .dest = &o->seed,
@@ -203,6 +259,7 @@ static bool parse(int argc, char **argv, request *r, int *exit_code)
          .dest = &o->optimizer,
          .choices = optimizers,
          .value = "NAME",
+         .default_text = "sgd, gpt adamw",
          .help = "sgd (momentum 0.9) or adamw"},
         {.name = "lr",
          .kind = CLI_REAL,
@@ -211,7 +268,7 @@ static bool parse(int argc, char **argv, request *r, int *exit_code)
          .hi = 1e3,
          .value = "X",
          .help = "learning rate",
-         .default_text = "0.05, adamw 0.002"},
+         .default_text = "0.05, adamw 0.002; gpt 0.5, 0.0015"},
         {.name = "init-scale",
          .kind = CLI_REAL,
          .dest = &o->init_scale,
@@ -261,16 +318,29 @@ static bool parse(int argc, char **argv, request *r, int *exit_code)
          .value = "FILE",
          .default_text = "",
          .help = "go on from a checkpoint, up to --steps"},
+        {.name = "slots",
+         .kind = CLI_FLAG,
+         .dest = &r->slots,
+         .default_text = "",
+         .help = "add each slot's amax, scale and counts"},
+        {.name = "curve",
+         .kind = CLI_FLAG,
+         .dest = &r->curve,
+         .default_text = "",
+         .help = "add the losses of all steps to the JSON"},
         CLI_JSON(&r->json),
         {.name = NULL},
     };
     const cli_usage usage = {
         .about =
             "Train 64-128-128-10 on handwritten digits (UCI, 1,500 rows to learn from, 297 held "
-            "out), with matmuls in each recipe's format and everything else through the step.",
+            "out), or a transformer on bytes of text; matmuls in each recipe's format, everything "
+            "else through the step.",
         .examples =
             "keel train --recipe all --ranks 4\n"
             "keel train --fp16 --inject inf@50:2 --report steps.jsonl\n"
+            "keel train --recipe fp8-delayed --slots\n"
+            "keel train --model gpt --recipe f32,fp8-delayed --plot gpt.svg\n"
             "keel train --recipe f32 --inject spike@100 --max-norm 1,inf --plot train.svg\n",
         .options = rows,
     };
@@ -285,11 +355,14 @@ static bool parse(int argc, char **argv, request *r, int *exit_code)
 /* What stays as it is when no option speaks of it. */
 static void fill_defaults(request *r)
 {
-    bool any = false;
-    for (int i = 0; i < train_recipe_count; i++) any |= r->chosen[i];
-    for (int i = 0; !any && i < train_recipe_count; i++) r->chosen[i] = true;
+    train_options *o = &r->train;
+    o->task = tasks[r->model];
+    if (r->recipe_count == 0) (void)take_recipe("all", r);
     if (r->max_norm_count == 0) r->max_norms[r->max_norm_count++] = 1.0;
-    if (isnan(r->train.lr)) r->train.lr = r->train.optimizer ? 0.002 : 0.05;
+    if (o->steps == 0) o->steps = o->task->steps;
+    if (o->batch == 0) o->batch = o->task->batch;
+    if (o->optimizer < 0) o->optimizer = o->task->optimizer;
+    if (isnan(o->lr)) o->lr = o->optimizer ? o->task->lr_adamw : o->task->lr_sgd;
 }
 
 static const char *progress_label;
@@ -301,10 +374,10 @@ static void show_progress(int64_t done, int64_t total)
 
 static int run_all(const request *r, train_result *results, int *count)
 {
-    for (int i = 0; i < train_recipe_count; i++) {
-        for (int c = 0; r->chosen[i] && c < r->max_norm_count; c++) {
-            progress_label = train_recipes[i].name;
-            const int code = train_run(&r->train, &train_recipes[i], r->max_norms[c], show_progress,
+    for (int i = 0; i < r->recipe_count; i++) {
+        for (int c = 0; c < r->max_norm_count; c++) {
+            progress_label = r->recipes[i].name;
+            const int code = train_run(&r->train, &r->recipes[i], r->max_norms[c], show_progress,
                                        &results[(*count)++]);
             if (code) return code;
         }
@@ -312,21 +385,37 @@ static int run_all(const request *r, train_result *results, int *count)
     return CLI_OK;
 }
 
+static void print_slots(const train_result *t)
+{
+    char amax[JSON_NUMBER_SIZE], scale[JSON_NUMBER_SIZE];
+    if (t->slot_count > 0)
+        printf("\n%-24s format amax         scale        headroom saturated flushed  nonfinite\n",
+               t->recipe->name);
+    for (int32_t i = 0; i < t->slot_count; i++) {
+        const keel_slot_report *s = &t->slots[i].report;
+        printf("  %-22s %-6s %-12s %-12s %-8.2f %-9" PRId64 " %-8" PRId64 " %" PRId64 "\n",
+               t->slots[i].name, keel_format_get(s->format)->name, json_number32(s->amax, amax),
+               json_number32(s->scale, scale), (double)s->headroom, s->saturated, s->flushed,
+               s->nonfinite);
+    }
+}
+
 static void print_table(const request *r, const train_result *results, int count)
 {
     const bool lists_clip = r->max_norm_count > 1;
     char number[JSON_NUMBER_SIZE];
-    printf("%s%-7s%s accuracy  loss     applied skipped loss scale  norm median clip rate%s\n",
+    printf("%s%-12s%s accuracy  loss     applied skipped loss scale  norm median clip rate%s\n",
            cli_style(stdout, CLI_BOLD), "recipe", lists_clip ? " max-norm" : "",
            cli_style(stdout, CLI_RESET));
     for (int i = 0; i < count; i++) {
         const train_result *t = &results[i];
-        printf("%-7s", t->recipe->name);
+        printf("%-12s", t->recipe->name);
         if (lists_clip) printf(" %-8s", json_number(t->max_norm, number));
         printf(" %-9.4f %-8.4f %-7" PRId64 " %-7" PRId64 " %-11s %-11.4g %.3f\n", t->accuracy,
                t->loss, t->applied, t->skipped, json_number32(t->loss_scale, number),
                t->norm_median, t->clip_rate);
     }
+    for (int i = 0; r->slots && i < count; i++) print_slots(&results[i]);
 }
 
 static uint64_t bits_of(double x)
@@ -336,8 +425,37 @@ static uint64_t bits_of(double x)
     return bits;
 }
 
-static void json_run(json *j, const train_options *o, const train_result *t)
+static void json_slots(json *j, const train_result *t)
 {
+    static const char *const roles[] = {"forward", "weight", "gradient"};
+    json_array(j, "slots");
+    for (int32_t i = 0; i < t->slot_count; i++) {
+        const keel_slot_report *s = &t->slots[i].report;
+        json_object(j, NULL);
+        json_text(j, "name", t->slots[i].name);
+        json_text(j, "role", roles[s->role]);
+        json_text(j, "format", keel_format_get(s->format)->name);
+        json_real32(j, "amax", s->amax);
+        json_real32(j, "scale", s->scale);
+        json_real32(j, "headroom", s->headroom);
+        json_int(j, "saturated", s->saturated);
+        json_int(j, "flushed", s->flushed);
+        json_int(j, "nonfinite", s->nonfinite);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_curve(json *j, const train_result *t)
+{
+    json_array(j, "curve");
+    for (int64_t i = 0; i < t->count; i++) json_real32(j, NULL, t->points[i].loss);
+    json_end(j);
+}
+
+static void json_run(json *j, const request *r, const train_result *t)
+{
+    const train_options *o = &r->train;
     char crc[9];
     snprintf(crc, sizeof crc, "%08" PRIx32, t->params_crc);
     json_object(j, NULL);
@@ -354,6 +472,9 @@ static void json_run(json *j, const train_options *o, const train_result *t)
     json_hex64(j, "norm_bits", bits_of(t->last_norm));
     json_text(j, "params_crc", crc);
     json_real(j, "max_norm", t->max_norm);
+    json_text(j, "model", o->task->name);
+    if (r->slots) json_slots(j, t);
+    if (r->curve) json_curve(j, t);
     json_array(j, "skips");
     for (int64_t i = 0; i < t->count; i++) {
         const keel_report *report = &t->points[i].report;
@@ -376,14 +497,14 @@ static void print_json(const request *r, const train_result *results, int count)
     json_begin(&j, stdout);
     json_object(&j, NULL);
     json_array(&j, "runs");
-    for (int i = 0; i < count; i++) json_run(&j, &r->train, &results[i]);
+    for (int i = 0; i < count; i++) json_run(&j, r, &results[i]);
     json_end(&j);
     json_end(&j);
 }
 
 /* The three curves of a run, and the marks of its skipped steps. */
 typedef struct curves {
-    char name[32];
+    char name[64];
     double *loss, *norm, *scale;
     bool *skipped;
 } curves;
@@ -489,21 +610,21 @@ static int run_and_write(request *r, train_result *results, int *count)
 
 int cmd_train(int argc, char **argv)
 {
-    request r = {.train = {.ranks = 1,
-                           .steps = 400,
-                           .batch = 128,
-                           .seed = 1,
-                           .interval = 100,
-                           .lr = NAN,
-                           .init_scale = 65536,
-                           .probe = true}};
+    static request r; /* recipes make it large */
+    static train_result results[RUNS];
+    r = (request){.train = {.ranks = 1,
+                            .seed = 1,
+                            .interval = 100,
+                            .optimizer = -1,
+                            .lr = NAN,
+                            .init_scale = 65536,
+                            .probe = true}};
     int code = CLI_USAGE;
     if (!parse(argc, argv, &r, &code)) return code;
     fill_defaults(&r);
     code = check(&r);
     if (code) return code;
 
-    train_result results[RUNS];
     int count = 0;
     code = run_and_write(&r, results, &count);
     if (!code && r.json) print_json(&r, results, count);

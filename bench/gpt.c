@@ -54,9 +54,9 @@ static bool allocate(gpt *g)
     return true;
 }
 
-gpt *gpt_create(const gpt_config *c, int sequences, const gpt_matmul *hook)
+gpt *gpt_create(const gpt_config *c, int sequences, const product_hook *hook)
 {
-    static const gpt_matmul plain = {.product = gpt_product_f32};
+    static const product_hook plain = {.product = product_f32};
     char why[GPT_WHY];
     if (!gpt_check(c, why) || sequences < 1 || sequences > GPT_SEQUENCES_MAX) return NULL;
     gpt *g = calloc(1, sizeof *g);

@@ -14,20 +14,20 @@ static keel_status linear_back(const gpt_call *c, gpt_linear l, const float *x, 
 {
     const keel_status status =
         gpt_run(c, l.place, 1,
-                (gpt_product){.a = {dout, GPT_GRADIENT, GPT_BACK, false},
-                              .b = {gpt_param(c, l.tensor), GPT_WEIGHT, GPT_RIGHT, true},
-                              .d = dx,
-                              .m = c->rows,
-                              .n = l.inputs,
-                              .k = l.outputs});
+                (product){.a = {dout, KEEL_OPERAND_GRADIENT, PRODUCT_BACK, false},
+                          .b = {gpt_param(c, l.tensor), KEEL_OPERAND_WEIGHT, PRODUCT_RIGHT, true},
+                          .d = dx,
+                          .m = c->rows,
+                          .n = l.inputs,
+                          .k = l.outputs});
     if (status) return status;
     return gpt_run(c, l.place, 1,
-                   (gpt_product){.a = {x, GPT_INPUT, GPT_LEFT, true},
-                                 .b = {dout, GPT_GRADIENT, GPT_BACK, false},
-                                 .d = gpt_grad(c, l.tensor),
-                                 .m = l.inputs,
-                                 .n = l.outputs,
-                                 .k = c->rows});
+                   (product){.a = {x, KEEL_OPERAND_INPUT, PRODUCT_LEFT, true},
+                             .b = {dout, KEEL_OPERAND_GRADIENT, PRODUCT_BACK, false},
+                             .d = gpt_grad(c, l.tensor),
+                             .m = l.inputs,
+                             .n = l.outputs,
+                             .k = c->rows});
 }
 
 static void norm_back(const gpt_call *c, int tensor, const float *x, const float *dout)
@@ -58,23 +58,23 @@ static keel_status values_back(const gpt_call *c, int layer)
     const int place = layer * GPT_LAYER_PLACES + GPT_PLACE_VALUES;
     const int squares = c->sequences * g->config.heads;
     const int side = g->config.context, size = g->config.width / g->config.heads;
-    const gpt_operand back = {g->head_out, GPT_GRADIENT, GPT_BACK, false};
+    const product_operand back = {g->head_out, KEEL_OPERAND_GRADIENT, PRODUCT_BACK, false};
     const keel_status status =
         gpt_run(c, place, squares,
-                (gpt_product){.a = back,
-                              .b = {w->heads[GPT_VALUE], GPT_INPUT, GPT_RIGHT, true},
-                              .d = g->scores,
-                              .m = side,
-                              .n = side,
-                              .k = size});
+                (product){.a = back,
+                          .b = {w->heads[GPT_VALUE], KEEL_OPERAND_INPUT, PRODUCT_RIGHT, true},
+                          .d = g->scores,
+                          .m = side,
+                          .n = side,
+                          .k = size});
     if (status) return status;
     return gpt_run(c, place, squares,
-                   (gpt_product){.a = {w->probabilities, GPT_INPUT, GPT_LEFT, true},
-                                 .b = back,
-                                 .d = g->heads[GPT_VALUE],
-                                 .m = side,
-                                 .n = size,
-                                 .k = side});
+                   (product){.a = {w->probabilities, KEEL_OPERAND_INPUT, PRODUCT_LEFT, true},
+                             .b = back,
+                             .d = g->heads[GPT_VALUE],
+                             .m = side,
+                             .n = size,
+                             .k = side});
 }
 
 /* Slopes by queries and keys. */
@@ -87,20 +87,20 @@ static keel_status scores_back(const gpt_call *c, int layer)
     const int side = g->config.context, size = g->config.width / g->config.heads;
     const keel_status status =
         gpt_run(c, place, squares,
-                (gpt_product){.a = {g->scores, GPT_GRADIENT, GPT_BACK, false},
-                              .b = {w->heads[GPT_KEY], GPT_INPUT, GPT_RIGHT, false},
-                              .d = g->heads[GPT_QUERY],
-                              .m = side,
-                              .n = size,
-                              .k = side});
+                (product){.a = {g->scores, KEEL_OPERAND_GRADIENT, PRODUCT_BACK, false},
+                          .b = {w->heads[GPT_KEY], KEEL_OPERAND_INPUT, PRODUCT_RIGHT, false},
+                          .d = g->heads[GPT_QUERY],
+                          .m = side,
+                          .n = size,
+                          .k = side});
     if (status) return status;
     return gpt_run(c, place, squares,
-                   (gpt_product){.a = {g->scores, GPT_GRADIENT, GPT_BACK, true},
-                                 .b = {w->heads[GPT_QUERY], GPT_INPUT, GPT_LEFT, false},
-                                 .d = g->heads[GPT_KEY],
-                                 .m = side,
-                                 .n = size,
-                                 .k = side});
+                   (product){.a = {g->scores, KEEL_OPERAND_GRADIENT, PRODUCT_BACK, true},
+                             .b = {w->heads[GPT_QUERY], KEEL_OPERAND_INPUT, PRODUCT_LEFT, false},
+                             .d = g->heads[GPT_KEY],
+                             .m = side,
+                             .n = size,
+                             .k = side});
 }
 
 static keel_status attention_back(const gpt_call *c, int layer)

@@ -34,7 +34,7 @@ gpt_linear gpt_linear_head(const gpt *g)
                         .outputs = GPT_VOCABULARY};
 }
 
-keel_status gpt_run(const gpt_call *c, int place, int batch, gpt_product p)
+keel_status gpt_run(const gpt_call *c, int place, int batch, product p)
 {
     p.place = &c->g->places[place];
     p.place_index = place;
@@ -79,14 +79,15 @@ void gpt_merge_heads(const gpt_call *c, float *const *heads, int count, float *r
 static keel_status linear(const gpt_call *c, gpt_linear l, const float *x, float *out,
                           bool accumulate)
 {
-    return gpt_run(c, l.place, 1,
-                   (gpt_product){.a = {x, GPT_INPUT, GPT_LEFT, false},
-                                 .b = {gpt_param(c, l.tensor), GPT_WEIGHT, GPT_RIGHT, false},
-                                 .d = out,
-                                 .m = c->rows,
-                                 .n = l.outputs,
-                                 .k = l.inputs,
-                                 .accumulate = accumulate});
+    return gpt_run(
+        c, l.place, 1,
+        (product){.a = {x, KEEL_OPERAND_INPUT, PRODUCT_LEFT, false},
+                  .b = {gpt_param(c, l.tensor), KEEL_OPERAND_WEIGHT, PRODUCT_RIGHT, false},
+                  .d = out,
+                  .m = c->rows,
+                  .n = l.outputs,
+                  .k = l.inputs,
+                  .accumulate = accumulate});
 }
 
 static void embed(const gpt_call *c, float *x)
@@ -109,21 +110,21 @@ static keel_status attend(const gpt_call *c, int layer)
     const int side = config->context, size = config->width / config->heads;
     const keel_status status =
         gpt_run(c, place + GPT_PLACE_SCORES, squares,
-                (gpt_product){.a = {w->heads[GPT_QUERY], GPT_INPUT, GPT_LEFT, false},
-                              .b = {w->heads[GPT_KEY], GPT_INPUT, GPT_RIGHT, true},
-                              .d = w->probabilities,
-                              .m = side,
-                              .n = side,
-                              .k = size});
+                (product){.a = {w->heads[GPT_QUERY], KEEL_OPERAND_INPUT, PRODUCT_LEFT, false},
+                          .b = {w->heads[GPT_KEY], KEEL_OPERAND_INPUT, PRODUCT_RIGHT, true},
+                          .d = w->probabilities,
+                          .m = side,
+                          .n = side,
+                          .k = size});
     if (status) return status;
     gpt_softmax(w->probabilities, 1 / sqrtf((float)size), squares, side);
     return gpt_run(c, place + GPT_PLACE_VALUES, squares,
-                   (gpt_product){.a = {w->probabilities, GPT_INPUT, GPT_LEFT, false},
-                                 .b = {w->heads[GPT_VALUE], GPT_INPUT, GPT_RIGHT, false},
-                                 .d = c->g->head_out,
-                                 .m = side,
-                                 .n = size,
-                                 .k = side});
+                   (product){.a = {w->probabilities, KEEL_OPERAND_INPUT, PRODUCT_LEFT, false},
+                             .b = {w->heads[GPT_VALUE], KEEL_OPERAND_INPUT, PRODUCT_RIGHT, false},
+                             .d = c->g->head_out,
+                             .m = side,
+                             .n = size,
+                             .k = side});
 }
 
 static keel_status attention(const gpt_call *c, int layer)

@@ -50,16 +50,16 @@ static const shape after[] = {
 
 typedef struct place_row {
     const char *name;
-    gpt_op op;
+    keel_op op;
 } place_row;
 
 static const place_row layer_places[GPT_LAYER_PLACES] = {
-    [GPT_PLACE_QKV] = {"qkv", GPT_LINEAR},
-    [GPT_PLACE_SCORES] = {"scores", GPT_ATTENTION},
-    [GPT_PLACE_VALUES] = {"values", GPT_ATTENTION},
-    [GPT_PLACE_PROJ] = {"proj", GPT_LINEAR},
-    [GPT_PLACE_UP] = {"up", GPT_LINEAR},
-    [GPT_PLACE_DOWN] = {"down", GPT_LINEAR},
+    [GPT_PLACE_QKV] = {"qkv", KEEL_OP_LINEAR},
+    [GPT_PLACE_SCORES] = {"scores", KEEL_OP_ATTENTION},
+    [GPT_PLACE_VALUES] = {"values", KEEL_OP_ATTENTION},
+    [GPT_PLACE_PROJ] = {"proj", KEEL_OP_LINEAR},
+    [GPT_PLACE_UP] = {"up", KEEL_OP_LINEAR},
+    [GPT_PLACE_DOWN] = {"down", KEEL_OP_LINEAR},
 };
 
 bool gpt_check(const gpt_config *c, char why[GPT_WHY])
@@ -124,7 +124,7 @@ int gpt_tensors(const gpt_config *c, gpt_tensor out[GPT_TENSORS_MAX])
     return count;
 }
 
-int gpt_places(const gpt_config *c, gpt_place out[GPT_PLACES_MAX])
+int gpt_places(const gpt_config *c, product_place out[GPT_PLACES_MAX])
 {
     const int head = c->layers * GPT_LAYER_PLACES;
     for (int i = 0; i < head; i++) {
@@ -133,7 +133,7 @@ int gpt_places(const gpt_config *c, gpt_place out[GPT_PLACES_MAX])
         out[i].layer = i / GPT_LAYER_PLACES;
         name_in_layer(out[i].name, out[i].layer, row->name);
     }
-    out[head] = (gpt_place){.name = "head", .op = GPT_HEAD, .layer = -1};
+    out[head] = (product_place){.name = "head", .op = KEEL_OP_HEAD, .layer = -1};
     return head + 1;
 }
 

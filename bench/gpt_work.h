@@ -27,9 +27,9 @@ typedef struct gpt_layer {
 struct gpt {
     gpt_config config;
     int capacity; /* sequences */
-    gpt_matmul hook;
+    product_hook hook;
     gpt_tensor tensors[GPT_TENSORS_MAX];
-    gpt_place places[GPT_PLACES_MAX];
+    product_place places[GPT_PLACES_MAX];
     int tensor_count, param_count;
     gpt_layer layers[GPT_LAYERS_MAX];
     float *out, *norm, *logits; /* [M][D] of the last layer, [M][D], [M][256] */
@@ -77,7 +77,7 @@ static inline float *gpt_grad(const gpt_call *c, int tensor)
 }
 
 /* gpt_run: a product through the hook; place and batch by the caller, who fills the rest. */
-keel_status gpt_run(const gpt_call *c, int place, int batch, gpt_product p);
+keel_status gpt_run(const gpt_call *c, int place, int batch, product p);
 
 /* gpt_regroup: count kinds of rows of [M][count][H][D / H] into or out of [B][H][T][D / H] each. */
 void gpt_split_heads(const gpt_call *c, const float *rows, int count, float *const *heads);

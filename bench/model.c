@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* The network.  All matrices are row-major, a weight matrix is [inputs][outputs]; one product with
- * a free stride serves forward, weight gradients and input gradients, and its innermost loop runs
- * over independent elements, so that it vectorises without reordering a sum. */
+/* The network.  All matrices are row-major, a weight matrix is [inputs][outputs]. */
 #include "model.h"
 
 #include <math.h>
@@ -19,6 +17,12 @@ static const layer layers[MODEL_LAYERS] = {
     {DIGITS_PIXELS, 128, 0, 1},
     {128, 128, 2, 3},
     {128, DIGITS_CLASSES, 4, 5},
+};
+
+const product_place model_places[MODEL_LAYERS] = {
+    {"w1", KEEL_OP_LINEAR, 0},
+    {"w2", KEEL_OP_LINEAR, 1},
+    {"w3", KEEL_OP_HEAD, 2},
 };
 
 const model_tensor model_tensors[MODEL_TENSORS] = {
@@ -43,25 +47,37 @@ void model_init(float params[MODEL_PARAMS], uint64_t seed)
     }
 }
 
-keel_status model_round(keel_format format, float *x, int count, uint16_t *codes)
+/* A product of layer l; roles follow from the sides. */
+static keel_status run(model_work *work, int l, product_operand a, product_operand b, float *d,
+                       int m, int n, int k, bool accumulate)
 {
-    if (format == KEEL_FORMAT_F32) return KEEL_OK;
-    const keel_tensor wide = {.data = x, .numel = count, .format = KEEL_FORMAT_F32};
-    const keel_tensor narrow = {.data = codes, .numel = count, .format = format};
-    const keel_status status = keel_quantize(NULL, &wide, &narrow, NULL, NULL, NULL);
-    return status == KEEL_OK ? keel_dequantize(NULL, &narrow, x, NULL) : status;
+    const product p = {.place = &model_places[l],
+                       .place_index = l,
+                       .a = a,
+                       .b = b,
+                       .d = d,
+                       .m = m,
+                       .n = n,
+                       .k = k,
+                       .batch = 1,
+                       .accumulate = accumulate};
+    return work->hook.product(work->hook.context, &p);
 }
 
-/* c[m][n] += sum over k of a(m, k) * b[k][n], k ascending; a(m, k) = a[m * a_row + k * a_col]. */
-static void add_product(int m_count, int n_count, int k_count, const float *restrict a, int a_row,
-                        int a_col, const float *restrict b, float *restrict c)
+static product_operand input_of(const float *data, bool transposed)
 {
-    for (int m = 0; m < m_count; m++) {
-        for (int k = 0; k < k_count; k++) {
-            const float factor = a[m * a_row + k * a_col];
-            for (int n = 0; n < n_count; n++) c[m * n_count + n] += factor * b[k * n_count + n];
-        }
-    }
+    return (product_operand){data, KEEL_OPERAND_INPUT, PRODUCT_LEFT, transposed};
+}
+
+static product_operand weight_of(const float *params, int l, bool transposed)
+{
+    return (product_operand){params + offset_of(layers[l].weights), KEEL_OPERAND_WEIGHT,
+                             PRODUCT_RIGHT, transposed};
+}
+
+static product_operand slope_of(const float *data)
+{
+    return (product_operand){data, KEEL_OPERAND_GRADIENT, PRODUCT_BACK, false};
 }
 
 /* ---- forward ---- */
@@ -72,26 +88,23 @@ static void rectify(float *x, int count)
     for (int i = 0; i < count; i++) x[i] = x[i] < 0 ? 0 : x[i];
 }
 
-static void apply_layer(const layer *l, const float *params, const float *in, int rows, float *out)
+static keel_status apply_layer(model_work *work, int l, const float *params, int rows)
 {
-    const float *bias = params + offset_of(l->bias);
-    for (int r = 0; r < rows; r++) {
-        memcpy(out + r * l->outputs, bias, (size_t)l->outputs * sizeof *out);
-    }
-    add_product(rows, l->outputs, l->inputs, in, l->inputs, 1, params + offset_of(l->weights), out);
+    const float *bias = params + offset_of(layers[l].bias);
+    const int outputs = layers[l].outputs;
+    float *out = work->in[l + 1];
+    for (int r = 0; r < rows; r++) memcpy(out + r * outputs, bias, (size_t)outputs * sizeof *out);
+    return run(work, l, input_of(work->in[l], false), weight_of(params, l, false), out, rows,
+               outputs, layers[l].inputs, true);
 }
 
-keel_status model_forward(model_work *work, const float *params, const float *pixels, int rows,
-                          keel_format format)
+keel_status model_forward(model_work *work, const float *params, const float *pixels, int rows)
 {
     memcpy(work->in[0], pixels, (size_t)(rows * DIGITS_PIXELS) * sizeof *pixels);
     for (int l = 0; l < MODEL_LAYERS; l++) {
-        float *out = work->in[l + 1];
-        apply_layer(&layers[l], params, work->in[l], rows, out);
-        if (l == MODEL_LAYERS - 1) break;
-        rectify(out, rows * layers[l].outputs);
-        const keel_status status = model_round(format, out, rows * layers[l].outputs, work->codes);
+        const keel_status status = apply_layer(work, l, params, rows);
         if (status != KEEL_OK) return status;
+        if (l < MODEL_LAYERS - 1) rectify(work->in[l + 1], rows * layers[l].outputs);
     }
     return KEEL_OK;
 }
@@ -161,44 +174,39 @@ static void loss_slope(const model_work *work, const uint8_t *labels, int rows, 
     }
 }
 
-static void parameter_gradients(const layer *l, const float *in, const float *slope, int rows,
-                                float *grads)
+static keel_status parameter_gradients(model_work *work, int l, const float *slope, int rows,
+                                       float *grads)
 {
-    float *bias = grads + offset_of(l->bias);
-    add_product(l->inputs, l->outputs, rows, in, 1, l->inputs, slope,
-                grads + offset_of(l->weights));
-    for (int r = 0; r < rows; r++) {
-        for (int i = 0; i < l->outputs; i++) bias[i] += slope[r * l->outputs + i];
-    }
+    const layer *at = &layers[l];
+    float *bias = grads + offset_of(at->bias);
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < at->outputs; i++) bias[i] += slope[r * at->outputs + i];
+    return run(work, l, input_of(work->in[l], true), slope_of(slope),
+               grads + offset_of(at->weights), at->inputs, at->outputs, rows, false);
 }
 
 /* Through the weights, then through the ReLU that made this layer's input. */
-static void input_slope(const layer *l, model_work *work, const float *params, const float *in,
-                        const float *slope, int rows, float *out)
+static keel_status input_slope(model_work *work, int l, const float *params, const float *slope,
+                               int rows, float *out)
 {
-    const float *w = params + offset_of(l->weights);
-    for (int i = 0; i < l->inputs; i++) {
-        for (int k = 0; k < l->outputs; k++)
-            work->turned[k * l->inputs + i] = w[i * l->outputs + k];
-    }
-    memset(out, 0, (size_t)(rows * l->inputs) * sizeof *out);
-    add_product(rows, l->inputs, l->outputs, slope, l->outputs, 1, work->turned, out);
-    for (int i = 0; i < rows * l->inputs; i++) out[i] = in[i] == 0 ? 0 : out[i];
+    const int inputs = layers[l].inputs, count = rows * inputs;
+    const keel_status status = run(work, l, slope_of(slope), weight_of(params, l, true), out, rows,
+                                   inputs, layers[l].outputs, false);
+    for (int i = 0; i < count; i++) out[i] = work->in[l][i] == 0 ? 0 : out[i];
+    return status;
 }
 
 keel_status model_backward(model_work *work, const float *params, const uint8_t *labels, int rows,
-                           keel_format format, float loss_scale, float grads[MODEL_PARAMS])
+                           float loss_scale, float grads[MODEL_PARAMS])
 {
     memset(grads, 0, MODEL_PARAMS * sizeof *grads);
     loss_slope(work, labels, rows, loss_scale, work->slope[0]);
     for (int l = MODEL_LAYERS - 1; l >= 0; l--) {
         float *slope = work->slope[(MODEL_LAYERS - 1 - l) % 2];
         float *next = work->slope[(MODEL_LAYERS - l) % 2];
-        const keel_status status =
-            model_round(format, slope, rows * layers[l].outputs, work->codes);
-        if (status != KEEL_OK) return status;
-        parameter_gradients(&layers[l], work->in[l], slope, rows, grads);
-        if (l > 0) input_slope(&layers[l], work, params, work->in[l], slope, rows, next);
+        keel_status status = parameter_gradients(work, l, slope, rows, grads);
+        if (!status && l > 0) status = input_slope(work, l, params, slope, rows, next);
+        if (status) return status;
     }
-    return model_round(format, grads, MODEL_PARAMS, work->codes);
+    return KEEL_OK;
 }

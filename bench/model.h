@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* The network of `keel train`: 64-128-128-10 with ReLU, softmax and cross-entropy, forward and
- * backward.  What enters a matrix product is first rounded to the recipe's format; products add up
- * in f32, in an order that the source fixes, so the same input gives the same bits. */
+/* The network for digits: 64-128-128-10 with ReLU, softmax and cross-entropy, forward and backward.
+ * Every matrix product goes through the hook of product.h, which may round its operands; all else
+ * is f32, in an order that the source fixes, so the same input gives the same bits. */
 #ifndef BENCH_MODEL_H
 #define BENCH_MODEL_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "digits.h"
-#include "keel/keel.h"
+#include "product.h"
 
 enum {
     MODEL_LAYERS = 3,
@@ -33,19 +33,17 @@ extern const model_tensor model_tensors[MODEL_TENSORS];
 typedef struct model_work {
     float in[MODEL_LAYERS + 1][MODEL_ROWS_MAX * MODEL_WIDTH]; /* of each layer; last: the logits */
     float slope[2][MODEL_ROWS_MAX * MODEL_WIDTH];
-    float turned[MODEL_WIDTH * MODEL_WIDTH];
-    uint16_t codes[MODEL_PARAMS];
+    product_hook hook;
 } model_work;
+
+/* The products, one place a layer: "w1", "w2", "w3"; the last is the head. */
+extern const product_place model_places[MODEL_LAYERS];
 
 /* model_init: weights evenly within the bounds of He et al., biases zero. */
 void model_init(float params[MODEL_PARAMS], uint64_t seed);
 
-/* model_round: every element to the nearest number of the format; f32 changes nothing. */
-keel_status model_round(keel_format format, float *x, int count, uint16_t *codes);
-
 /* model_forward: logits of rows images into work->in[MODEL_LAYERS]. */
-keel_status model_forward(model_work *work, const float *params, const float *pixels, int rows,
-                          keel_format format);
+keel_status model_forward(model_work *work, const float *params, const float *pixels, int rows);
 
 /* model_loss: mean cross-entropy of the logits of the last forward. */
 float model_loss(const model_work *work, const uint8_t *labels, int rows);
@@ -53,8 +51,8 @@ float model_loss(const model_work *work, const uint8_t *labels, int rows);
 /* model_hits: how many of the last forward's rows are told right. */
 int model_hits(const model_work *work, const uint8_t *labels, int rows);
 
-/* model_backward: after model_forward: the gradient of loss_scale times the mean loss, rounded. */
+/* model_backward: after model_forward: the gradient of loss_scale times the mean loss. */
 keel_status model_backward(model_work *work, const float *params, const uint8_t *labels, int rows,
-                           keel_format format, float loss_scale, float grads[MODEL_PARAMS]);
+                           float loss_scale, float grads[MODEL_PARAMS]);
 
 #endif

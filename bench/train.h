@@ -14,22 +14,9 @@
 #include <stdio.h>
 
 #include "keel/keel.h"
-#include "model.h"
+#include "task.h"
 
-enum {
-    TRAIN_SHARDS = 8, /* micro-shards of a batch, whatever the number of ranks */
-    TRAIN_INJECTIONS = 16,
-    TRAIN_CLIPS = 4
-};
-
-/* Which format matmuls take, and what the loss scale does: a recipe is a row. */
-typedef struct train_recipe {
-    const char *name;
-    keel_format format;
-    keel_loss_scale_mode loss_scale;
-} train_recipe;
-extern const train_recipe train_recipes[];
-extern const int train_recipe_count;
+enum { TRAIN_INJECTIONS = 16, TRAIN_CLIPS = 4, TRAIN_SLOTS = 3 * GPT_PLACES_MAX };
 
 typedef enum train_fault { TRAIN_SPIKE, TRAIN_INF, TRAIN_NAN } train_fault;
 
@@ -46,6 +33,8 @@ typedef struct train_injections {
 } train_injections;
 
 typedef struct train_options {
+    const task *task;
+    const char *text; /* of the gpt, or NULL */
     int64_t ranks;
     int64_t steps;
     int64_t batch;
@@ -67,12 +56,21 @@ typedef struct train_point {
     char culprit[32]; /* name of the culprit tensor, or "" */
 } train_point;
 
+/* A slot at the end of a run, as rank 0 has it. */
+typedef struct train_slot {
+    char name[32];
+    keel_slot_report report;
+} train_slot;
+
 /* What a run yields; points are the caller's to free through train_result_free(). */
 typedef struct train_result {
-    const train_recipe *recipe;
+    const keel_recipe *recipe;
     double max_norm;
-    int64_t first_step; /* number of the first point, 1 unless resumed */
-    int64_t count;      /* points */
+    int32_t slot_count;
+    train_slot slots[TRAIN_SLOTS];
+    double tokens_per_second; /* samples of the digits */
+    int64_t first_step;       /* number of the first point, 1 unless resumed */
+    int64_t count;            /* points */
     train_point *points;
     int64_t applied;
     int64_t skipped;
@@ -89,7 +87,7 @@ typedef struct train_result {
 typedef void (*train_progress)(int64_t done, int64_t total);
 
 /* train_run: 0, or an exit code after saying why. */
-int train_run(const train_options *o, const train_recipe *recipe, double max_norm,
+int train_run(const train_options *o, const keel_recipe *recipe, double max_norm,
               train_progress progress, train_result *out);
 void train_result_free(train_result *r);
 
@@ -104,8 +102,9 @@ typedef struct train_checkpoint {
     float *params;
     float *moment1;
     float *moment2;
+    int64_t param_count;
     keel_step *rules;
-    const train_recipe *recipe;
+    const keel_recipe *recipe;
     int64_t step; /* the last one done */
 } train_checkpoint;
 

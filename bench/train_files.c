@@ -2,7 +2,7 @@
  * Copyright the Keel authors */
 /* What a run leaves behind: report lines and checkpoints.
  *
- *   "KEELTRN1" | recipe char[16] | step i64 | rules bytes i64 | rules | params, moment1, moment2
+ *   "KEELTRN1" | recipe char[32] | step i64 | rules bytes i64 | rules | params, moment1, moment2
  *   | crc32 u32 of all before it                                     (little-endian machines) */
 #include <stdlib.h>
 #include <string.h>
@@ -41,23 +41,26 @@ void train_report_line(FILE *file, const train_result *r, const train_options *o
 
 typedef struct header {
     char magic[8];
-    char recipe[16];
+    char recipe[32];
     int64_t step;
     int64_t rules_bytes;
 } header;
 
 static const char magic[8] = {'K', 'E', 'E', 'L', 'T', 'R', 'N', '1'};
 
-enum { VECTOR_BYTES = MODEL_PARAMS * 4 };
-
-static size_t file_size(size_t rules_bytes)
+static size_t vector_bytes(const train_checkpoint *c)
 {
-    return sizeof(header) + rules_bytes + 3 * (size_t)VECTOR_BYTES + sizeof(uint32_t);
+    return (size_t)c->param_count * sizeof(float);
+}
+
+static size_t file_size(const train_checkpoint *c)
+{
+    return sizeof(header) + keel_step_state_size(c->rules) + 3 * vector_bytes(c) + sizeof(uint32_t);
 }
 
 int train_save(FILE *file, const train_checkpoint *c)
 {
-    const size_t rules_bytes = keel_step_state_size(c->rules), size = file_size(rules_bytes);
+    const size_t rules_bytes = keel_step_state_size(c->rules), size = file_size(c);
     unsigned char *image = malloc(size), *at = image;
     if (!image) return cli_fail(CLI_ENVIRONMENT, "no memory for a checkpoint of %zu bytes", size);
     header h = {.step = c->step, .rules_bytes = (int64_t)rules_bytes};
@@ -68,7 +71,7 @@ int train_save(FILE *file, const train_checkpoint *c)
     const keel_status status = keel_step_state_save(c->rules, at, rules_bytes);
     at += rules_bytes;
     const float *vectors[] = {c->params, c->moment1, c->moment2};
-    for (int i = 0; i < 3; i++, at += VECTOR_BYTES) memcpy(at, vectors[i], VECTOR_BYTES);
+    for (int i = 0; i < 3; i++, at += vector_bytes(c)) memcpy(at, vectors[i], vector_bytes(c));
     const uint32_t crc = train_crc32(image, size - sizeof crc);
     memcpy(at, &crc, sizeof crc);
 
@@ -100,7 +103,7 @@ static const char *judge(const unsigned char *image, size_t size, const train_ch
     if (size < sizeof *h) return "is too short for a checkpoint";
     memcpy(h, image, sizeof *h);
     if (memcmp(h->magic, magic, sizeof magic) != 0) return "is no checkpoint of keel train";
-    if (size != file_size(rules_bytes) || h->rules_bytes != (int64_t)rules_bytes)
+    if (size != file_size(c) || h->rules_bytes != (int64_t)rules_bytes)
         return "is truncated or of another version";
     memcpy(&crc, image + size - sizeof crc, sizeof crc);
     if (crc != train_crc32(image, size - sizeof crc)) return "is damaged";
@@ -110,7 +113,7 @@ static const char *judge(const unsigned char *image, size_t size, const train_ch
 
 int train_load(const char *path, train_checkpoint *c, bool speaks)
 {
-    const size_t limit = file_size(keel_step_state_size(c->rules));
+    const size_t limit = file_size(c);
     size_t size;
     header h;
     unsigned char *image = read_file(path, limit, &size);
@@ -124,7 +127,7 @@ int train_load(const char *path, train_checkpoint *c, bool speaks)
     }
     const unsigned char *at = image + sizeof h + h.rules_bytes;
     float *vectors[] = {c->params, c->moment1, c->moment2};
-    for (int i = 0; i < 3; i++, at += VECTOR_BYTES) memcpy(vectors[i], at, VECTOR_BYTES);
+    for (int i = 0; i < 3; i++, at += vector_bytes(c)) memcpy(vectors[i], at, vector_bytes(c));
     c->step = h.step;
     free(image);
     return CLI_OK;

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autocast.h"
 #include "cli.h"
-#include "digits.h"
-#include "rng.h"
 
 /* A slot holds the codes of a shard's gradient and the bits of its loss. */
 typedef struct exchange {
@@ -21,28 +20,23 @@ typedef struct exchange {
     int64_t word_count;
 } exchange;
 
-typedef struct rank_memory {
-    float params[MODEL_PARAMS];
-    float moment1[MODEL_PARAMS];
-    float moment2[MODEL_PARAMS];
-    float grad[MODEL_PARAMS];             /* of one shard; then the sum of all */
-    unsigned char copy[MODEL_PARAMS * 4]; /* params in the recipe's format */
-    unsigned char sum[MODEL_PARAMS * 4];  /* summed gradient in the recipe's format */
-    digits data;
-    int order[DIGITS_TRAIN];
-    float weights[MODEL_PARAMS]; /* the copy as matmuls see it */
-} rank_memory;
-
 typedef struct worker {
     train_rank *rank;
     const train_options *o;
-    rank_memory *mem;
+    task_shape shape;
+    keel_format grad_format;
+    void *task;
+    autocast *cast;
     keel_step *step;
     exchange ex;
-    model_work *net;
-    float pixels[MODEL_ROWS_MAX * DIGITS_PIXELS]; /* of one shard */
-    uint8_t labels[MODEL_ROWS_MAX];
-    int64_t order_epoch; /* the epoch mem->order is shuffled for, -1 = none */
+    autocast_weight weights[GPT_TENSORS_MAX];
+
+    float *params, *moment1, *moment2;
+    float *grad;         /* of one shard; then the sum of all */
+    float *decoded;      /* a shard's gradient on its way into the sum */
+    unsigned char *sum;  /* the sum in grad_format */
+    unsigned char *copy; /* low-precision weights, 4 bytes apart per element */
+    float *memory;
 } worker;
 
 static int64_t width_of(keel_format format)
@@ -50,49 +44,26 @@ static int64_t width_of(keel_format format)
     return keel_format_get(format)->storage_bytes;
 }
 
-/* Fisher and Yates, from the seed and the epoch alone. */
-static void shuffle_epoch(worker *w, int64_t epoch)
+static keel_tensor tensor_of(void *data, int64_t numel, keel_format format)
 {
-    if (w->order_epoch == epoch) return;
-    const uint64_t seed = rng_bits((uint64_t)w->o->seed, (uint64_t)epoch);
-    int *order = w->mem->order;
-    for (int i = 0; i < DIGITS_TRAIN; i++) order[i] = i;
-    for (int i = DIGITS_TRAIN - 1; i > 0; i--) {
-        const int k = rng_below(seed, (uint64_t)i, i + 1);
-        const int kept = order[i];
-        order[i] = order[k];
-        order[k] = kept;
-    }
-    w->order_epoch = epoch;
+    const keel_tensor t = {data, numel, format, 0, NULL, NULL};
+    return t;
 }
 
-/* Samples run through the epochs without a gap; step counts from 1. */
-static void load_shard(worker *w, int64_t step, int shard)
-{
-    const int64_t samples = w->o->batch / TRAIN_SHARDS;
-    int64_t at = (step - 1) * w->o->batch + shard * samples;
-    for (int64_t i = 0; i < samples; i++, at++) {
-        shuffle_epoch(w, at / DIGITS_TRAIN);
-        const int row = w->mem->order[at % DIGITS_TRAIN];
-        memcpy(w->pixels + i * DIGITS_PIXELS, w->mem->data.pixels[row],
-               sizeof w->mem->data.pixels[row]);
-        w->labels[i] = w->mem->data.labels[row];
-    }
-}
-
-/* A wrong gradient, before it is rounded to the recipe's format. */
+/* A wrong gradient, before it is rounded to the format the ranks exchange. */
 static void inject(const worker *w, int64_t step, int shard)
 {
     const int32_t rank = keel_comm_rank(w->rank->comm);
-    const int shards = TRAIN_SHARDS / (int)w->o->ranks;
+    const int shards = TASK_SHARDS / (int)w->o->ranks;
     if (shard != rank * shards) return;
+    const task_tensor *target = &w->shape.tensors[2];
     for (int i = 0; i < w->o->injections.count; i++) {
         const train_injection *in = &w->o->injections.at[i];
         if (in->step != step || in->rank != rank) continue;
         if (in->fault == TRAIN_SPIKE)
-            for (int k = 0; k < MODEL_PARAMS; k++) w->mem->grad[k] *= 10000.0f;
+            for (int64_t k = 0; k < w->shape.param_count; k++) w->grad[k] *= 10000.0f;
         else
-            w->mem->grad[model_tensors[2].offset + 7] = in->fault == TRAIN_INF ? INFINITY : NAN;
+            w->grad[target->offset + 7] = in->fault == TRAIN_INF ? INFINITY : NAN;
     }
 }
 
@@ -108,43 +79,37 @@ static float *loss_of(const worker *w, int shard)
 
 static keel_status probe(worker *w, int shard)
 {
-    const void *grads[MODEL_TENSORS];
-    const int64_t width = width_of(w->rank->recipe->format);
-    for (int t = 0; t < MODEL_TENSORS; t++)
-        grads[t] = slot_of(w, shard) + model_tensors[t].offset * width;
-    return keel_step_probe(w->step, 0, MODEL_TENSORS, grads, NULL);
+    const void *grads[GPT_TENSORS_MAX];
+    const int64_t width = width_of(w->grad_format);
+    for (int t = 0; t < w->shape.tensor_count; t++)
+        grads[t] = slot_of(w, shard) + w->shape.tensors[t].offset * width;
+    return keel_step_probe(w->step, 0, w->shape.tensor_count, grads, NULL);
 }
 
-/* Of the loaded shard: its mean loss, and the gradient of that times the loss scale. */
-static keel_status gradient(worker *w, float loss_scale, float *out_loss)
+static keel_status compute_shard(worker *w, int64_t step, int shard, float loss_scale)
 {
-    const int rows = (int)(w->o->batch / TRAIN_SHARDS);
-    const keel_format format = w->rank->recipe->format;
-    keel_status status = model_forward(w->net, w->mem->weights, w->pixels, rows, format);
+    const int64_t n = w->shape.param_count;
+    float *loss = loss_of(w, shard);
+    keel_status status =
+        w->o->task->shard(w->task, w->params, step, shard, loss_scale, w->grad, loss);
     if (status) return status;
-    *out_loss = model_loss(w->net, w->labels, rows);
-    return model_backward(w->net, w->mem->weights, w->labels, rows, format, loss_scale,
-                          w->mem->grad);
+    inject(w, step, shard);
+    const keel_tensor wide = tensor_of(w->grad, n, KEEL_FORMAT_F32);
+    const keel_tensor slot = tensor_of(slot_of(w, shard), n, w->grad_format);
+    status = keel_quantize(NULL, &wide, &slot, NULL, NULL, NULL);
+    if (!status) status = keel_step_check_loss(w->step, loss, NULL);
+    if (!status && w->o->probe) status = probe(w, shard);
+    return status;
 }
 
-/* This rank's part of a step: its shards' gradients, rounded, in their slots. */
+/* This rank's part of a step: its shards' gradients in their slots. */
 static keel_status compute_shards(worker *w, int64_t step, float loss_scale)
 {
-    const int mine = TRAIN_SHARDS / (int)w->o->ranks;
+    const int mine = TASK_SHARDS / (int)w->o->ranks;
     const int first = keel_comm_rank(w->rank->comm) * mine;
     memset(w->ex.words, 0, (size_t)w->ex.word_count * sizeof *w->ex.words);
     for (int shard = first; shard < first + mine; shard++) {
-        float *loss = loss_of(w, shard);
-        load_shard(w, step, shard);
-        keel_status status = gradient(w, loss_scale, loss);
-        if (status) return status;
-        inject(w, step, shard);
-        const keel_tensor wide = {w->mem->grad, MODEL_PARAMS, KEEL_FORMAT_F32, 0, NULL, NULL};
-        const keel_tensor slot = {
-            slot_of(w, shard), MODEL_PARAMS, w->rank->recipe->format, 0, NULL, NULL};
-        status = keel_quantize(NULL, &wide, &slot, NULL, NULL, NULL);
-        if (!status) status = keel_step_check_loss(w->step, loss, NULL);
-        if (!status && w->o->probe) status = probe(w, shard);
+        const keel_status status = compute_shard(w, step, shard, loss_scale);
         if (status) return status;
     }
     return KEEL_OK;
@@ -154,25 +119,24 @@ static keel_status compute_shards(worker *w, int64_t step, float loss_scale)
  */
 static keel_status sum_shards(worker *w)
 {
-    const keel_format format = w->rank->recipe->format;
-    float shard[MODEL_PARAMS], *sum = w->mem->grad;
-    memset(sum, 0, sizeof w->mem->grad);
-    for (int s = 0; s < TRAIN_SHARDS; s++) {
-        const keel_tensor slot = {slot_of(w, s), MODEL_PARAMS, format, 0, NULL, NULL};
-        const keel_status status = keel_dequantize(NULL, &slot, shard, NULL);
+    const int64_t n = w->shape.param_count;
+    memset(w->grad, 0, (size_t)n * sizeof *w->grad);
+    for (int s = 0; s < TASK_SHARDS; s++) {
+        const keel_tensor slot = tensor_of(slot_of(w, s), n, w->grad_format);
+        const keel_status status = keel_dequantize(NULL, &slot, w->decoded, NULL);
         if (status) return status;
-        for (int k = 0; k < MODEL_PARAMS; k++) sum[k] += shard[k];
+        for (int64_t k = 0; k < n; k++) w->grad[k] += w->decoded[k];
     }
-    const keel_tensor wide = {sum, MODEL_PARAMS, KEEL_FORMAT_F32, 0, NULL, NULL};
-    const keel_tensor narrow = {w->mem->sum, MODEL_PARAMS, format, 0, NULL, NULL};
+    const keel_tensor wide = tensor_of(w->grad, n, KEEL_FORMAT_F32);
+    const keel_tensor narrow = tensor_of(w->sum, n, w->grad_format);
     return keel_quantize(NULL, &wide, &narrow, NULL, NULL, NULL);
 }
 
 static float mean_loss(const worker *w)
 {
     float sum = 0;
-    for (int s = 0; s < TRAIN_SHARDS; s++) sum += *loss_of(w, s);
-    return sum / (float)TRAIN_SHARDS;
+    for (int s = 0; s < TASK_SHARDS; s++) sum += *loss_of(w, s);
+    return sum / (float)TASK_SHARDS;
 }
 
 static keel_status record(worker *w, int64_t index)
@@ -185,19 +149,11 @@ static keel_status record(worker *w, int64_t index)
     return status;
 }
 
-/* The low-precision copy that update wrote, as f32. */
-static keel_status load_weights(worker *w)
-{
-    const keel_tensor copy = {w->mem->copy, MODEL_PARAMS, w->rank->recipe->format, 0, NULL, NULL};
-    return keel_dequantize(NULL, &copy, w->mem->weights, NULL);
-}
-
 static keel_status one_step(worker *w, int64_t step, int64_t index)
 {
     float loss_scale;
     keel_status status = keel_step_loss_scale(w->step, &loss_scale);
     if (!status) status = keel_step_set_tag(w->step, (uint64_t)step);
-    if (!status) status = load_weights(w);
     if (!status) status = compute_shards(w, step, loss_scale);
     if (!status)
         status = keel_comm_reduce(w->rank->comm, w->ex.words, w->ex.word_count, NULL, 0, 0);
@@ -207,23 +163,37 @@ static keel_status one_step(worker *w, int64_t step, int64_t index)
     return status;
 }
 
+/* The copy of a weight that products read: in its recipe's format, with its slot. */
+static void describe_copy(worker *w, int t, keel_param *p)
+{
+    const task_tensor *tensor = &w->shape.tensors[t];
+    autocast_weight *weight = &w->weights[t];
+    weight->offset = tensor->offset;
+    weight->copy.data = NULL;
+    if (tensor->place < 0) return;
+    const keel_recipe_cell cell =
+        autocast_cell(w->rank->recipe, &w->shape.places[tensor->place], PRODUCT_RIGHT);
+    if (cell.scaling == KEEL_CELL_MX || cell.format == KEEL_FORMAT_F32) return;
+    weight->copy = tensor_of(w->copy + 4 * tensor->offset, tensor->count, cell.format);
+    p->copy = weight->copy;
+    p->copy_slot = autocast_slot_of(w->cast, tensor->place, PRODUCT_RIGHT);
+    p->copy_scale_inv = &weight->scale_inv;
+    if (p->copy_slot >= 0) weight->copy.scale_inv = &weight->scale_inv;
+}
+
 static void describe_params(worker *w, keel_param *params)
 {
-    const keel_format format = w->rank->recipe->format;
-    const int64_t width = width_of(format);
-    for (int t = 0; t < MODEL_TENSORS; t++) {
-        const model_tensor *mt = &model_tensors[t];
+    const int64_t width = width_of(w->grad_format);
+    for (int t = 0; t < w->shape.tensor_count; t++) {
+        const task_tensor *tensor = &w->shape.tensors[t];
         keel_param p = KEEL_PARAM_INIT;
-        p.name = mt->name;
-        p.group = mt->decays ? 0 : 1;
-        p.grad.data = w->mem->sum + mt->offset * width;
-        p.grad.numel = mt->count;
-        p.grad.format = format;
-        p.master = w->mem->params + mt->offset;
-        p.moment1 = w->mem->moment1 + mt->offset;
-        p.moment2 = w->mem->moment2 + mt->offset;
-        p.copy = p.grad;
-        p.copy.data = w->mem->copy + mt->offset * width;
+        p.name = tensor->name;
+        p.group = tensor->decays ? 0 : 1;
+        p.grad = tensor_of(w->sum + tensor->offset * width, tensor->count, w->grad_format);
+        p.master = w->params + tensor->offset;
+        p.moment1 = w->moment1 + tensor->offset;
+        p.moment2 = w->moment2 + tensor->offset;
+        describe_copy(w, t, &p);
         params[t] = p;
     }
 }
@@ -246,34 +216,51 @@ static void log_line(void *context, keel_log_level level, const char *message)
 static keel_status create_step(worker *w)
 {
     const keel_group groups[2] = {group_of(w->o, true), group_of(w->o, false)};
-    keel_param params[MODEL_TENSORS];
+    keel_param params[GPT_TENSORS_MAX];
     keel_config cfg = KEEL_CONFIG_INIT;
     cfg.comm = w->rank->comm;
     cfg.max_norm = (float)w->rank->max_norm;
-    cfg.loss_scale.mode = w->rank->recipe->loss_scale;
+    cfg.loss_scale = w->rank->recipe->loss_scale;
     cfg.loss_scale.init = (float)w->o->init_scale;
     cfg.loss_scale.interval = (int32_t)w->o->interval;
     cfg.groups = groups;
     cfg.group_count = 2;
+    cfg.slots = autocast_slots(w->cast, &cfg.slot_count);
     cfg.log = w->rank->points ? log_line : NULL;
     cfg.log_context = w->rank;
     describe_params(w, params);
-    keel_status status = keel_step_create(&cfg, params, MODEL_TENSORS, NULL, 0, &w->step);
-    if (!status) status = keel_step_set_grad_divisor(w->step, TRAIN_SHARDS, NULL);
+    keel_status status = keel_step_create(&cfg, params, w->shape.tensor_count, NULL, 0, &w->step);
+    if (!status) status = keel_step_set_grad_divisor(w->step, TASK_SHARDS, NULL);
     if (!status) status = keel_step_verify(w->step);
     return status;
 }
 
+/* Gradients travel in the format of gradients where that needs no scale of its own. */
+static keel_format grad_format_of(const keel_recipe *recipe)
+{
+    const keel_recipe_cell cell = recipe->cell[KEEL_OP_LINEAR][KEEL_OPERAND_GRADIENT];
+    return cell.scaling == KEEL_CELL_NONE ? cell.format : KEEL_FORMAT_F32;
+}
+
 static bool allocate(worker *w)
 {
-    const int64_t code_bytes = MODEL_PARAMS * width_of(w->rank->recipe->format);
-    w->ex.slot_words = (code_bytes + 7) / 8 + 1; /* the last word holds the loss */
-    w->ex.word_count = w->ex.slot_words * TRAIN_SHARDS;
+    const int64_t n = w->shape.param_count;
+    float *at = calloc(7 * (size_t)n, sizeof *at);
+    w->memory = at;
+    w->ex.slot_words = (n * width_of(w->grad_format) + 7) / 8 + 1; /* the last holds the loss */
+    w->ex.word_count = w->ex.slot_words * TASK_SHARDS;
     w->ex.words = malloc((size_t)w->ex.word_count * sizeof *w->ex.words);
-    w->mem = calloc(1, sizeof *w->mem);
-    w->net = malloc(sizeof *w->net);
-    w->order_epoch = -1;
-    return w->ex.words && w->mem && w->net;
+    w->cast = autocast_create(w->rank->recipe, w->shape.places, w->shape.place_count,
+                              w->shape.operand_max);
+    if (!at || !w->ex.words || !w->cast) return false;
+    w->params = at;
+    w->moment1 = at + n;
+    w->moment2 = at + 2 * n;
+    w->grad = at + 3 * n;
+    w->decoded = at + 4 * n;
+    w->sum = (unsigned char *)(at + 5 * n);
+    w->copy = (unsigned char *)(at + 6 * n);
+    return true;
 }
 
 static keel_status train(worker *w)
@@ -288,22 +275,33 @@ static keel_status train(worker *w)
     return KEEL_OK;
 }
 
-/* The held-out rows, in parts a model call can take. */
-static keel_status evaluate(worker *w)
+static keel_status report_slots(worker *w)
 {
-    const keel_format format = w->rank->recipe->format;
-    double loss = 0;
-    int hits = 0;
-    keel_status status = load_weights(w);
-    for (int at = DIGITS_TRAIN; at < DIGITS_ROWS && !status; at += MODEL_ROWS_MAX) {
-        const int left = DIGITS_ROWS - at, rows = left < MODEL_ROWS_MAX ? left : MODEL_ROWS_MAX;
-        const uint8_t *labels = w->mem->data.labels + at;
-        status = model_forward(w->net, w->mem->weights, w->mem->data.pixels[at], rows, format);
-        loss += (double)model_loss(w->net, labels, rows) * rows;
-        hits += model_hits(w->net, labels, rows);
+    static const char *const sides[] = {"input", "weight", "gradient"};
+    train_rank *rank = w->rank;
+    for (int32_t i = 0; i < 3 * w->shape.place_count; i++) {
+        const product_place *place = &w->shape.places[i / 3];
+        const int32_t slot = autocast_slot_of(w->cast, i / 3, (product_side)(i % 3));
+        if (slot < 0) continue;
+        train_slot *out = &rank->slots[rank->slot_count++];
+        snprintf(out->name, sizeof out->name, "%s.%s", place->name, sides[i % 3]);
+        const keel_status status = keel_step_slot_report(w->step, slot, &out->report);
+        if (status) return status;
     }
-    w->rank->loss = loss / DIGITS_HELD_OUT;
-    w->rank->accuracy = (double)hits / DIGITS_HELD_OUT;
+    return KEEL_OK;
+}
+
+/* What is asked of rank 0 alone, after all that ranks are compared by. */
+static keel_status conclude_first(worker *w)
+{
+    keel_status status = report_slots(w);
+    if (!status && w->o->save) {
+        const train_checkpoint c = {w->params, w->moment1,      w->moment2, w->shape.param_count,
+                                    w->step,   w->rank->recipe, w->o->steps};
+        w->rank->exit_code = train_save(w->o->save, &c);
+    }
+    if (!status)
+        status = w->o->task->evaluate(w->task, w->params, &w->rank->loss, &w->rank->accuracy);
     return status;
 }
 
@@ -318,16 +316,9 @@ static keel_status conclude(worker *w)
         rank->applied = last.applied_steps;
         rank->skipped = last.skipped_steps;
     }
-    rank->params_crc = train_crc32(w->mem->params, sizeof w->mem->params);
-    if (!status && rank->points) status = evaluate(w);
+    rank->params_crc = train_crc32(w->params, (size_t)w->shape.param_count * sizeof *w->params);
+    if (!status && rank->points) status = conclude_first(w);
     return status;
-}
-
-static train_checkpoint checkpoint_of(worker *w, int64_t step)
-{
-    const train_checkpoint c = {w->mem->params, w->mem->moment1, w->mem->moment2,
-                                w->step,        w->rank->recipe, step};
-    return c;
 }
 
 static int load(worker *w, train_checkpoint *c)
@@ -344,57 +335,66 @@ static int load(worker *w, train_checkpoint *c)
 static keel_status prepare(worker *w)
 {
     train_rank *rank = w->rank;
-    if (!digits_load(&w->mem->data)) {
-        rank->exit_code = rank->points
-                              ? cli_fail(CLI_ENVIRONMENT, "the built-in digits are damaged")
-                              : CLI_ENVIRONMENT;
-        return KEEL_OK;
-    }
-    model_init(w->mem->params, (uint64_t)w->o->seed);
+    w->o->task->init(w->task, w->params);
     keel_status status = create_step(w);
-    if (!status && w->o->load) {
-        train_checkpoint c = checkpoint_of(w, 0);
+    if (status) return status;
+    autocast_bind(w->cast, w->step, w->params, w->weights, w->shape.tensor_count);
+    if (w->o->load) {
+        train_checkpoint c = {w->params, w->moment1,   w->moment2, w->shape.param_count,
+                              w->step,   rank->recipe, 0};
         rank->exit_code = load(w, &c);
         rank->first_step = c.step + 1;
     }
-    if (!status && !rank->exit_code) status = keel_step_prime(w->step, NULL);
-    return status;
+    return rank->exit_code ? KEEL_OK : keel_step_prime(w->step, NULL);
 }
 
 static keel_status run(worker *w)
 {
+    const task_setup setup = {w->o->seed, w->o->batch, w->o->text};
+    w->o->task->shape(&setup, &w->shape);
+    w->grad_format = grad_format_of(w->rank->recipe);
+    if (!allocate(w)) return KEEL_ERR_NO_MEMORY;
+    const product_hook hook = autocast_hook(w->cast);
+    char why[GPT_WHY];
+    w->task = w->o->task->create(&setup, &hook, why);
+    if (!w->task) {
+        const bool speaks = w->rank->points != NULL; /* one rank does, for all */
+        w->rank->exit_code = speaks ? cli_fail(CLI_ENVIRONMENT, "%s", why) : CLI_ENVIRONMENT;
+        return KEEL_OK;
+    }
     keel_status status = prepare(w);
     if (status || w->rank->exit_code) return status;
     status = train(w);
-    if (!status) status = conclude(w);
-    if (!status && w->rank->points && w->o->save) {
-        const train_checkpoint c = checkpoint_of(w, w->o->steps);
-        w->rank->exit_code = train_save(w->o->save, &c);
-    }
-    return status;
+    return status ? status : conclude(w);
 }
 
 static void release(worker *w)
 {
     keel_step_destroy(w->step);
-    free(w->net);
-    free(w->mem);
+    w->o->task->destroy(w->task);
+    autocast_destroy(w->cast);
     free(w->ex.words);
+    free(w->memory);
 }
 
 void *train_rank_main(void *argument)
 {
     train_rank *rank = argument;
-    worker w = {.rank = rank, .o = rank->options};
+    worker *w = calloc(1, sizeof *w);
     rank->first_step = 1;
-    if (allocate(&w)) {
-        rank->status = run(&w);
-        if (rank->status) snprintf(rank->error, sizeof rank->error, "%s", keel_last_error());
+    if (w) {
+        w->rank = rank;
+        w->o = rank->options;
+        rank->status = run(w);
+        release(w);
+        free(w);
     } else {
         rank->status = KEEL_ERR_NO_MEMORY;
-        snprintf(rank->error, sizeof rank->error, "no memory for a rank of the training");
     }
-    release(&w);
+    if (rank->status == KEEL_ERR_NO_MEMORY)
+        snprintf(rank->error, sizeof rank->error, "no memory for a rank of the training");
+    else if (rank->status)
+        snprintf(rank->error, sizeof rank->error, "%s", keel_last_error());
     keel_comm_destroy(rank->comm); /* the others must not wait for a rank that failed */
     return rank;
 }

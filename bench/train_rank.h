@@ -10,7 +10,7 @@
 
 typedef struct train_rank {
     const train_options *options;
-    const train_recipe *recipe;
+    const keel_recipe *recipe;
     double max_norm;
     keel_comm *comm;
     train_progress progress; /* of rank 0, else NULL */
@@ -26,6 +26,8 @@ typedef struct train_rank {
     uint32_t params_crc;
     double accuracy, loss; /* rank 0 */
     keel_counters counters;
+    int32_t slot_count;
+    train_slot *slots; /* of rank 0, else NULL */
     pthread_t thread;
 } train_rank;
 

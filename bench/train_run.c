@@ -9,13 +9,6 @@
 #include "cli.h"
 #include "train_rank.h"
 
-const train_recipe train_recipes[] = {
-    {"f32", KEEL_FORMAT_F32, KEEL_LOSS_SCALE_OFF},
-    {"bf16", KEEL_FORMAT_BF16, KEEL_LOSS_SCALE_OFF},
-    {"f16", KEEL_FORMAT_F16, KEEL_LOSS_SCALE_DYNAMIC},
-};
-const int train_recipe_count = sizeof train_recipes / sizeof train_recipes[0];
-
 static int ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -57,6 +50,7 @@ static void summarize(const train_rank *first, train_result *r)
     r->loss = first->loss;
     r->params_crc = first->params_crc;
     r->counters = first->counters;
+    r->slot_count = first->slot_count;
     r->norm_median = median_norm(r);
     r->clip_rate = clip_rate(r);
     r->last_norm = r->count ? r->points[r->count - 1].report.norm : NAN;
@@ -96,11 +90,11 @@ static int run_ranks(train_rank *ranks, int64_t n)
     return code ? code : compare_ranks(ranks, n);
 }
 
-int train_run(const train_options *o, const train_recipe *recipe, double max_norm,
+int train_run(const train_options *o, const keel_recipe *recipe, double max_norm,
               train_progress progress, train_result *out)
 {
-    keel_comm *comms[TRAIN_SHARDS];
-    train_rank ranks[TRAIN_SHARDS];
+    keel_comm *comms[TASK_SHARDS];
+    train_rank ranks[TASK_SHARDS];
     memset(ranks, 0, sizeof ranks);
     memset(out, 0, sizeof *out);
     out->recipe = recipe;
@@ -117,6 +111,7 @@ int train_run(const train_options *o, const train_recipe *recipe, double max_nor
     }
     ranks[0].progress = progress;
     ranks[0].points = out->points;
+    ranks[0].slots = out->slots;
     const int code = run_ranks(ranks, o->ranks);
     summarize(&ranks[0], out);
     return code;

@@ -84,7 +84,7 @@ size_t keel_step_state_size(const keel_step *step)
     if (!step) return 0;
     image unused;
     int32_t optimizer = 0;
-    keeli_group_state group;
+    keeli_group_state group = {0};
     keeli_cursor c = {NULL, 0, KEELI_MEASURE};
     walk(&c, &unused);
     for (int32_t g = 0; g < step->mem.settings.group_count; g++) walk_group(&c, &optimizer, &group);
@@ -109,7 +109,7 @@ static keel_status read_state(keel_step *step, image *im)
 static keel_status save_groups(keel_step *step, keeli_cursor *c)
 {
     for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
-        keeli_group_state group;
+        keeli_group_state group = {0};
         int32_t optimizer = (int32_t)step->groups[g].optimizer;
         TRY(step->device->download(step->device, &group, &step->mem.group_state[g], sizeof group,
                                    NULL));
@@ -228,7 +228,7 @@ static bool is_power(double x)
 static keel_status check_groups(const keel_step *step, const image *im, keeli_cursor *c)
 {
     for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
-        keeli_group_state group;
+        keeli_group_state group = {0};
         int32_t optimizer = 0;
         walk_group(c, &optimizer, &group);
         if (optimizer != (int32_t)step->groups[g].optimizer)
@@ -246,7 +246,7 @@ static keel_status apply(keel_step *step, const image *im, keeli_cursor c)
 {
     const keel_device *device = step->device;
     for (int32_t g = 0; g < step->mem.settings.group_count; g++) {
-        keeli_group_state group;
+        keeli_group_state group = {0};
         int32_t optimizer = 0;
         walk_group(&c, &optimizer, &group);
         TRY(device->upload(device, &step->mem.group_state[g], &group, sizeof group, NULL));

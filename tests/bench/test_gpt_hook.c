@@ -30,7 +30,7 @@ static void fill(float *x, int count, uint64_t seed)
 }
 
 /* An element by itself: f32, k ascending, nothing contracted. */
-static float element(const gpt_product *p, int batch, int m, int n, float start)
+static float element(const product *p, int batch, int m, int n, float start)
 {
     const float *left = p->a.data + batch * p->m * p->k, *right = p->b.data + batch * p->k * p->n;
     volatile float sum = start;
@@ -42,10 +42,10 @@ static float element(const gpt_product *p, int batch, int m, int n, float start)
     return sum;
 }
 
-static void expect_product(const gpt_product *p)
+static void expect_product(const product *p)
 {
     fill(d, BATCH * LARGEST, 3);
-    assert_int_equal(gpt_product_f32(NULL, p), KEEL_OK);
+    assert_int_equal(product_f32(NULL, p), KEEL_OK);
     for (int i = 0; i < p->batch * p->m * p->n; i++) {
         const int m = i / p->n % p->m, n = i % p->n;
         const float start = p->accumulate ? (float)(rng_uniform(3, (uint64_t)i) - 0.5) : 0;
@@ -69,14 +69,14 @@ static void test_gpt_product__sums_with_k_ascending(void **state)
     fill(b, BATCH * LARGEST, 2);
     for (int s = 0; s < 5; s++) {
         for (int way = 0; way < 8; way++) {
-            const gpt_product p = {.a = {.data = a, .transposed = way & 1},
-                                   .b = {.data = b, .transposed = way & 2},
-                                   .d = d,
-                                   .m = sizes[s][0],
-                                   .n = sizes[s][1],
-                                   .k = sizes[s][2],
-                                   .batch = s == 3 ? 1 : 2,
-                                   .accumulate = way & 4};
+            const product p = {.a = {.data = a, .transposed = way & 1},
+                               .b = {.data = b, .transposed = way & 2},
+                               .d = d,
+                               .m = sizes[s][0],
+                               .n = sizes[s][1],
+                               .k = sizes[s][2],
+                               .batch = s == 3 ? 1 : 2,
+                               .accumulate = way & 4};
             expect_product(&p);
         }
     }
@@ -89,9 +89,9 @@ static void test_gpt_product__zero_factors_do_not_hide_infinities(void **state)
     memset(a, 0, sizeof a);
     fill(b, BATCH * LARGEST, 2);
     b[5] = INFINITY;
-    const gpt_product p = {
+    const product p = {
         .a = {.data = a}, .b = {.data = b}, .d = d, .m = 2, .n = 8, .k = 8, .batch = 1};
-    assert_int_equal(gpt_product_f32(NULL, &p), KEEL_OK);
+    assert_int_equal(product_f32(NULL, &p), KEEL_OK);
     assert_true(isnan(d[5]) && isnan(d[13]) && d[4] == 0);
 }
 
@@ -100,20 +100,20 @@ static void test_gpt_product__zero_factors_do_not_hide_infinities(void **state)
 typedef struct seen {
     int calls, fail_at;
     int sides[GPT_PLACES_MAX][3][3]; /* products of a place, by what meets */
-    gpt_place places[GPT_PLACES_MAX];
+    product_place places[GPT_PLACES_MAX];
 } seen;
 
-static keel_status look(void *context, const gpt_product *p)
+static keel_status look(void *context, const product *p)
 {
     seen *s = context;
     if (++s->calls == s->fail_at) return KEEL_ERR_DEVICE;
     assert_string_equal(p->place->name, s->places[p->place_index].name);
     assert_int_equal(p->place->op, s->places[p->place_index].op);
-    assert_int_equal(p->batch, p->place->op == GPT_ATTENTION ? 2 * tiny.heads : 1);
-    assert_int_equal(p->a.side == GPT_BACK, p->a.role == GPT_GRADIENT);
-    assert_int_equal(p->b.side == GPT_BACK, p->b.role == GPT_GRADIENT);
+    assert_int_equal(p->batch, p->place->op == KEEL_OP_ATTENTION ? 2 * tiny.heads : 1);
+    assert_int_equal(p->a.side == PRODUCT_BACK, p->a.role == KEEL_OPERAND_GRADIENT);
+    assert_int_equal(p->b.side == PRODUCT_BACK, p->b.role == KEEL_OPERAND_GRADIENT);
     s->sides[p->place_index][p->a.side][p->b.side]++;
-    return gpt_product_f32(NULL, p);
+    return product_f32(NULL, p);
 }
 
 typedef struct run {
@@ -122,7 +122,7 @@ typedef struct run {
     uint8_t tokens[16];
 } run;
 
-static void begin(run *r, const gpt_matmul *hook)
+static void begin(run *r, const product_hook *hook)
 {
     const size_t count = (size_t)gpt_param_count(&tiny);
     r->params = malloc(count * sizeof *r->params);
@@ -144,7 +144,7 @@ static void test_gpt_hook__every_place_has_its_three_products(void **state)
 {
     (void)state;
     seen s = {0};
-    const gpt_matmul hook = {&s, look};
+    const product_hook hook = {&s, look};
     const int places = gpt_places(&tiny, s.places);
     run r;
     float loss;
@@ -154,10 +154,11 @@ static void test_gpt_hook__every_place_has_its_three_products(void **state)
     assert_int_equal(gpt_shard(r.g, r.params, r.tokens, 2, 1, r.grad, &loss), KEEL_OK);
     assert_int_equal(s.calls, 4 * places);
     for (int i = 0; i < places; i++) {
-        assert_int_equal(s.sides[i][GPT_LEFT][GPT_RIGHT], 2);
-        assert_int_equal(s.sides[i][GPT_BACK][GPT_RIGHT], 1);
+        assert_int_equal(s.sides[i][PRODUCT_LEFT][PRODUCT_RIGHT], 2);
+        assert_int_equal(s.sides[i][PRODUCT_BACK][PRODUCT_RIGHT], 1);
         /* Queries' scores have keys on the right, whose slope takes the gradient on the left. */
-        assert_int_equal(s.sides[i][GPT_LEFT][GPT_BACK] + s.sides[i][GPT_BACK][GPT_LEFT], 1);
+        assert_int_equal(
+            s.sides[i][PRODUCT_LEFT][PRODUCT_BACK] + s.sides[i][PRODUCT_BACK][PRODUCT_LEFT], 1);
     }
     end(&r);
 }
@@ -166,7 +167,7 @@ static void test_gpt_hook__its_failure_ends_the_call(void **state)
 {
     (void)state;
     seen s = {0};
-    const gpt_matmul hook = {&s, look};
+    const product_hook hook = {&s, look};
     const int products = 3 * gpt_places(&tiny, s.places);
     run r;
     begin(&r, &hook);
@@ -205,10 +206,10 @@ static void test_gpt_tables__places_are_named_after_weights(void **state)
 {
     (void)state;
     gpt_tensor tensors[GPT_TENSORS_MAX];
-    gpt_place places[GPT_PLACES_MAX];
+    product_place places[GPT_PLACES_MAX];
     const int tensor_count = gpt_tensors(&tiny, tensors), count = gpt_places(&tiny, places);
     int with_weights = 0, decaying = 0;
-    for (int i = 0; i < count; i++) with_weights += places[i].op != GPT_ATTENTION;
+    for (int i = 0; i < count; i++) with_weights += places[i].op != KEEL_OP_ATTENTION;
     for (int t = 0; t < tensor_count; t++) {
         int named = 0;
         for (int i = 0; i < count; i++) named += strcmp(places[i].name, tensors[t].name) == 0;

@@ -18,6 +18,8 @@
 #include "run.h"
 #include "strict_json.h"
 
+enum { RECIPES = 6 }; /* built in */
+
 /* ---- what a run says ---- */
 
 static outcome train_json(const char *options)
@@ -105,9 +107,9 @@ static void test_train__every_recipe_learns(void **state)
 {
     (void)state;
     outcome o = train_json("--recipe all --ranks 4 --seed 1");
-    assert_int_equal(json_count(o.out, "runs"), 3);
+    assert_int_equal(json_count(o.out, "runs"), RECIPES);
     assert_true(json_is(o.out, "runs[0].recipe", "\"f32\""));
-    for (int run = 0; run < 3; run++) {
+    for (int run = 0; run < RECIPES; run++) {
         const double accuracy = number_of(&o, run, "accuracy");
         assert_true(accuracy >= 0.95);
         assert_true(fabs(accuracy - number_of(&o, 0, "accuracy")) <= 0.01);
@@ -126,7 +128,7 @@ static void test_train__ranks_change_no_bit(void **state)
         char options[64];
         snprintf(options, sizeof options, "--steps 24 --ranks %d", ranks);
         outcome many = train_json(options);
-        for (int run = 0; run < 3; run++) {
+        for (int run = 0; run < RECIPES; run++) {
             expect_same(&one, &many, run, "norm_bits");
             expect_same(&one, &many, run, "params_crc");
         }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../bench/autocast.h"
 #include "../../bench/model.h" /* tests/support has one as well */
 
 enum { ROWS = 16 };
@@ -26,6 +27,7 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     if (!f || !digits_load(&f->data)) return -1;
+    f->work.hook.product = product_f32;
     model_init(f->params, 3);
     for (int i = 0; i < model_tensors[1].count; i++) { /* biases that matter */
         f->params[model_tensors[1].offset + i] = 0.01F * (float)(i % 7 - 3);
@@ -40,11 +42,25 @@ static int tear_down(void **state)
     return 0;
 }
 
-static keel_status backward(fixture *f, keel_format format, float loss_scale, float *grads)
+static keel_status run(fixture *f, float loss_scale, float *grads)
 {
-    const keel_status status = model_forward(&f->work, f->params, f->data.pixels[0], ROWS, format);
+    const keel_status status = model_forward(&f->work, f->params, f->data.pixels[0], ROWS);
     if (status != KEEL_OK) return status;
-    return model_backward(&f->work, f->params, f->data.labels, ROWS, format, loss_scale, grads);
+    return model_backward(&f->work, f->params, f->data.labels, ROWS, loss_scale, grads);
+}
+
+/* With products in the format of a recipe. */
+static keel_status backward(fixture *f, const char *name, float loss_scale, float *grads)
+{
+    keel_recipe recipe;
+    assert_int_equal(keel_recipe_find(name, &recipe), KEEL_OK);
+    autocast *cast =
+        autocast_create(&recipe, model_places, MODEL_LAYERS, MODEL_ROWS_MAX * MODEL_WIDTH);
+    assert_non_null(cast);
+    f->work.hook = autocast_hook(cast);
+    const keel_status status = run(f, loss_scale, grads);
+    autocast_destroy(cast);
+    return status;
 }
 
 /* ---- the definition ---- */
@@ -85,8 +101,7 @@ static void test_model__loss_is_the_mean_cross_entropy(void **state)
     fixture *f = *state;
     static double p[MODEL_PARAMS];
     for (int i = 0; i < MODEL_PARAMS; i++) p[i] = (double)f->params[i];
-    assert_int_equal(model_forward(&f->work, f->params, f->data.pixels[0], ROWS, KEEL_FORMAT_F32),
-                     KEEL_OK);
+    assert_int_equal(model_forward(&f->work, f->params, f->data.pixels[0], ROWS), KEEL_OK);
     const double loss = (double)model_loss(&f->work, f->data.labels, ROWS);
     assert_true(fabs(loss - mean_loss(f, p)) < 1e-5);
 }
@@ -98,7 +113,7 @@ static void test_model__gradient_is_the_slope_of_the_loss(void **state)
     static double p[MODEL_PARAMS];
     const double h = 1e-6;
     for (int i = 0; i < MODEL_PARAMS; i++) p[i] = (double)f->params[i];
-    assert_int_equal(backward(f, KEEL_FORMAT_F32, 1, f->grads), KEEL_OK);
+    assert_int_equal(backward(f, "f32", 1, f->grads), KEEL_OK);
     for (int t = 0; t < MODEL_TENSORS; t++) {
         const int stride = model_tensors[t].count / 40 + 1;
         for (int k = 0; k < model_tensors[t].count; k += stride) {
@@ -133,29 +148,27 @@ static void test_model__tensors_fill_the_parameters(void **state)
 static void test_model__loss_scale_multiplies_the_gradient(void **state)
 {
     fixture *f = *state;
-    assert_int_equal(backward(f, KEEL_FORMAT_F32, 1, f->grads), KEEL_OK);
-    assert_int_equal(backward(f, KEEL_FORMAT_F32, 1024, f->other), KEEL_OK);
+    assert_int_equal(backward(f, "f32", 1, f->grads), KEEL_OK);
+    assert_int_equal(backward(f, "f32", 1024, f->other), KEEL_OK);
     for (int i = 0; i < MODEL_PARAMS; i++) assert_true(f->other[i] == 1024 * f->grads[i]);
 }
 
-static void expect_in_format(const float *x, int count, keel_format format)
-{
-    for (int i = 0; i < count; i++) {
-        uint32_t code;
-        assert_int_equal(keel_format_encode(format, x[i], KEEL_OVERFLOW_DEFAULT, &code), KEEL_OK);
-        assert_true(keel_format_decode(format, code) == x[i]);
-    }
-}
-
-static void test_model__operands_and_gradients_are_in_the_format(void **state)
+/* A recipe's format leaves its mark: another gradient than in f32, and not by much. */
+static void test_model__products_are_in_the_format(void **state)
 {
     fixture *f = *state;
-    static const keel_format formats[] = {KEEL_FORMAT_BF16, KEEL_FORMAT_F16};
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(backward(f, formats[i], 1024, f->grads), KEEL_OK);
-        expect_in_format(f->work.in[1], ROWS * 128, formats[i]);
-        expect_in_format(f->work.in[2], ROWS * 128, formats[i]);
-        expect_in_format(f->grads, MODEL_PARAMS, formats[i]);
+    static const char *const names[] = {"bf16", "f16", "mxfp8"};
+    assert_int_equal(run(f, 1024, f->grads), KEEL_OK);
+    double norm = 0;
+    for (int i = 0; i < MODEL_PARAMS; i++) norm += (double)f->grads[i] * (double)f->grads[i];
+    for (int k = 0; k < 3; k++) {
+        double off = 0;
+        assert_int_equal(backward(f, names[k], 1024, f->other), KEEL_OK);
+        for (int i = 0; i < MODEL_PARAMS; i++) {
+            const double d = (double)f->other[i] - (double)f->grads[i];
+            off += d * d;
+        }
+        assert_true(off > 0 && off < 0.05 * norm);
     }
 }
 
@@ -165,7 +178,7 @@ static void test_model__f16_needs_a_scale(void **state)
     fixture *f = *state;
     int lost[2] = {0, 0};
     for (int k = 0; k < 2; k++) {
-        assert_int_equal(backward(f, KEEL_FORMAT_F16, k ? 4096 : 0x1p-6F, f->grads), KEEL_OK);
+        assert_int_equal(backward(f, "f16", k ? 4096 : 0x1p-16F, f->grads), KEEL_OK);
         for (int i = 0; i < MODEL_PARAMS; i++) lost[k] += f->grads[i] == 0;
     }
     assert_true(lost[1] < lost[0]);
@@ -175,7 +188,7 @@ static void test_model__f16_needs_a_scale(void **state)
 static void test_model__overflow_stays_visible(void **state)
 {
     fixture *f = *state;
-    assert_int_equal(backward(f, KEEL_FORMAT_F16, 0x1p30F, f->grads), KEEL_OK);
+    assert_int_equal(backward(f, "f16", 0x1p30F, f->grads), KEEL_OK);
     int bad = 0;
     for (int i = 0; i < MODEL_PARAMS; i++) bad += !isfinite(f->grads[i]);
     assert_true(bad > 0);
@@ -186,8 +199,7 @@ static void test_model__nan_reaches_the_loss(void **state)
 {
     fixture *f = *state;
     f->params[0] = NAN;
-    assert_int_equal(model_forward(&f->work, f->params, f->data.pixels[0], ROWS, KEEL_FORMAT_F32),
-                     KEEL_OK);
+    assert_int_equal(model_forward(&f->work, f->params, f->data.pixels[0], ROWS), KEEL_OK);
     assert_true(isnan(model_loss(&f->work, f->data.labels, ROWS)));
     assert_int_equal(model_hits(&f->work, f->data.labels, ROWS), 0);
 }
@@ -202,8 +214,7 @@ int main(void)
         cmocka_unit_test(test_model__tensors_fill_the_parameters),
         cmocka_unit_test_setup_teardown(test_model__loss_scale_multiplies_the_gradient, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_model__operands_and_gradients_are_in_the_format,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_model__products_are_in_the_format, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_model__f16_needs_a_scale, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_model__overflow_stays_visible, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_model__nan_reaches_the_loss, set_up, tear_down),

@@ -5,7 +5,7 @@
  * order.  A block of b lies in a panel of its own, so that transposed operands cost a copy. */
 #include <string.h>
 
-#include "gpt.h"
+#include "product.h"
 
 enum {
     PANEL_N = 128, /* with PANEL_K: 32 KB */
@@ -19,7 +19,7 @@ typedef struct view {
     int row, column;
 } view;
 
-static view view_of(const gpt_operand *x, int rows, int columns, int index)
+static view view_of(const product_operand *x, int rows, int columns, int index)
 {
     const float *data = x->data + (int64_t)index * rows * columns;
     return x->transposed ? (view){data, 1, rows} : (view){data, columns, 1};
@@ -76,7 +76,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-static void add_product(const gpt_product *p, int index)
+static void add_product(const product *p, int index)
 {
     float panel[PANEL_K][PANEL_N];
     const view a = view_of(&p->a, p->m, p->k, index), b = view_of(&p->b, p->k, p->n, index);
@@ -91,7 +91,7 @@ static void add_product(const gpt_product *p, int index)
     }
 }
 
-keel_status gpt_product_f32(void *context, const gpt_product *p)
+keel_status product_f32(void *context, const product *p)
 {
     (void)context;
     if (!p->accumulate)
