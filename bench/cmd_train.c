@@ -12,6 +12,9 @@
 #include "json.h"
 #include "plot.h"
 #include "train.h"
+#ifdef KEEL_BENCH_BLAS
+#    include "keel/blas.h"
+#endif
 
 enum { RECIPES = 16, RUNS = RECIPES * TRAIN_CLIPS };
 
@@ -25,7 +28,7 @@ typedef struct request {
     const char *report;
     const char *plot;
     const char *save;
-    bool slots, curve;
+    bool slots, curve, blas;
     bool json;
 } request;
 
@@ -328,6 +331,11 @@ static bool parse(int argc, char **argv, request *r, int *exit_code)
          .dest = &r->curve,
          .default_text = "",
          .help = "add the losses of all steps to the JSON"},
+        {.name = "blas",
+         .kind = CLI_FLAG,
+         .dest = &r->blas,
+         .default_text = "",
+         .help = "f32 products by a BLAS, where this build has one: faster, other bits"},
         CLI_JSON(&r->json),
         {.name = NULL},
     };
@@ -404,16 +412,16 @@ static void print_table(const request *r, const train_result *results, int count
 {
     const bool lists_clip = r->max_norm_count > 1;
     char number[JSON_NUMBER_SIZE];
-    printf("%s%-12s%s accuracy  loss     applied skipped loss scale  norm median clip rate%s\n",
+    printf("%s%-12s%s accuracy  loss     applied skipped loss scale  norm median clip rate %s%s\n",
            cli_style(stdout, CLI_BOLD), "recipe", lists_clip ? " max-norm" : "",
-           cli_style(stdout, CLI_RESET));
+           r->train.task->tokens > 1 ? "tokens/s" : "images/s", cli_style(stdout, CLI_RESET));
     for (int i = 0; i < count; i++) {
         const train_result *t = &results[i];
         printf("%-12s", t->recipe->name);
         if (lists_clip) printf(" %-8s", json_number(t->max_norm, number));
-        printf(" %-9.4f %-8.4f %-7" PRId64 " %-7" PRId64 " %-11s %-11.4g %.3f\n", t->accuracy,
-               t->loss, t->applied, t->skipped, json_number32(t->loss_scale, number),
-               t->norm_median, t->clip_rate);
+        printf(" %-9.4f %-8.4f %-7" PRId64 " %-7" PRId64 " %-11s %-11.4g %-9.3f %.0f\n",
+               t->accuracy, t->loss, t->applied, t->skipped, json_number32(t->loss_scale, number),
+               t->norm_median, t->clip_rate, t->tokens_per_second);
     }
     for (int i = 0; r->slots && i < count; i++) print_slots(&results[i]);
 }
@@ -473,6 +481,7 @@ static void json_run(json *j, const request *r, const train_result *t)
     json_text(j, "params_crc", crc);
     json_real(j, "max_norm", t->max_norm);
     json_text(j, "model", o->task->name);
+    json_real(j, "tokens_per_second", t->tokens_per_second);
     if (r->slots) json_slots(j, t);
     if (r->curve) json_curve(j, t);
     json_array(j, "skips");
@@ -608,6 +617,16 @@ static int run_and_write(request *r, train_result *results, int *count)
     return code;
 }
 
+static int use_blas(void)
+{
+#ifdef KEEL_BENCH_BLAS
+    keel_blas_use();
+    return CLI_OK;
+#else
+    return cli_fail(CLI_ENVIRONMENT, "--blas: this build found no BLAS");
+#endif
+}
+
 int cmd_train(int argc, char **argv)
 {
     static request r; /* recipes make it large */
@@ -623,6 +642,7 @@ int cmd_train(int argc, char **argv)
     if (!parse(argc, argv, &r, &code)) return code;
     fill_defaults(&r);
     code = check(&r);
+    if (!code && r.blas) code = use_blas();
     if (code) return code;
 
     int count = 0;

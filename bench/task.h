@@ -34,6 +34,7 @@ typedef struct task {
     const char *name;
     int64_t batch, steps; /* defaults */
     int64_t batch_max;
+    int64_t tokens; /* of a sample, for the rate of a run */
     double lr_sgd, lr_adamw;
     int optimizer; /* default: 0 sgd, 1 adamw */
     void (*shape)(const task_setup *setup, task_shape *out);

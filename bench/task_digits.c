@@ -118,6 +118,7 @@ static keel_status evaluate(void *self, const float *params, double *out_loss, d
 const task task_digits = {
     .name = "digits",
     .batch = 128,
+    .tokens = 1,
     .batch_max = MODEL_ROWS_MAX * TASK_SHARDS,
     .steps = 400,
     .lr_sgd = 0.05,

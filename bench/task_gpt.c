@@ -116,9 +116,12 @@ static keel_status evaluate(void *self, const float *params, double *out_loss, d
     return KEEL_OK;
 }
 
+enum { CONTEXT = 64 }; /* of GPT_CONFIG_DEFAULT */
+
 const task task_gpt = {
     .name = "gpt",
     .batch = 16,
+    .tokens = CONTEXT,
     .batch_max = GPT_SEQUENCES_MAX * TASK_SHARDS,
     .steps = 300,
     .lr_sgd = 0.5,

@@ -68,7 +68,7 @@ typedef struct train_result {
     double max_norm;
     int32_t slot_count;
     train_slot slots[TRAIN_SLOTS];
-    double tokens_per_second; /* samples of the digits */
+    double tokens_per_second; /* images, with the digits */
     int64_t first_step;       /* number of the first point, 1 unless resumed */
     int64_t count;            /* points */
     train_point *points;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli.h"
 #include "train_rank.h"
@@ -90,6 +91,13 @@ static int run_ranks(train_rank *ranks, int64_t n)
     return code ? code : compare_ranks(ranks, n);
 }
 
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 int train_run(const train_options *o, const keel_recipe *recipe, double max_norm,
               train_progress progress, train_result *out)
 {
@@ -112,8 +120,11 @@ int train_run(const train_options *o, const keel_recipe *recipe, double max_norm
     ranks[0].progress = progress;
     ranks[0].points = out->points;
     ranks[0].slots = out->slots;
+    const double start = seconds();
     const int code = run_ranks(ranks, o->ranks);
     summarize(&ranks[0], out);
+    out->tokens_per_second =
+        (double)(out->count * o->batch * o->task->tokens) / (seconds() - start);
     return code;
 }
 
