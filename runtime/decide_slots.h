@@ -79,15 +79,18 @@ KEELI_HD void keeli_save_slots(const keeli_step_mem *mem)
     for (int i = 0; i < mem->settings.slot_count; i++) {
         const keeli_slot_live *live = &mem->slot_live[i];
         mem->slot_saved[i].live = *live;
+        mem->slot_saved[i].word = mem->slot_words[i];
         mem->slot_saved[i].entry = mem->histories[mem->slots[i].history_offset + live->state.next];
     }
 }
 
+/* Copies outlive the step, and so does what is known of them. */
 KEELI_HD void keeli_restore_slots(const keeli_step_mem *mem)
 {
     for (int i = 0; i < mem->settings.slot_count; i++) {
         const keeli_slot_saved *saved = &mem->slot_saved[i];
         mem->slot_live[i] = saved->live;
+        mem->slot_words[i] = keeli_waits_on_skip(&mem->slots[i].slot) ? saved->word : 0;
         mem->histories[mem->slots[i].history_offset + saved->live.state.next] = saved->entry;
     }
 }

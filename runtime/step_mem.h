@@ -52,9 +52,10 @@ typedef struct keeli_slot_live {
     float scale_inv;
 } keeli_slot_live;
 
-/* What decide overwrote: the state, and the one entry of the ring. */
+/* What decide overwrote: the state, the amax of the copies, and the one entry of the ring. */
 typedef struct keeli_slot_saved {
     keeli_slot_live live;
+    uint64_t word;
     float entry;
     int32_t reserved;
 } keeli_slot_saved;
