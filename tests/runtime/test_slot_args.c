@@ -255,6 +255,39 @@ static void test_slot_args__a_short_history_is_short(void **state)
     model_end(&w.m);
 }
 
+/* An abandoned step leaves scale, counters and history as they were; the entry it overwrote shows
+ * where the history grows before it is overwritten again. */
+static void test_slot_args__abandon_restores_the_history(void **state)
+{
+    (void)state;
+    for (int decided = 0; decided < 2; decided++) {
+        static world w;
+        world_begin(&w);
+        model_create(&w.m);
+        w.slots[ACT].history = 3;
+        assert_ok(keel_step_set_slot(w.m.step, ACT, &w.slots[ACT]));
+        for (int i = 0; i < 3; i++) step_with(&w, ldexpf(1, -i));
+        const keel_slot_report before = slot_report(w.m.step, ACT);
+        slot_quantize_one(w.m.step, ACT, 1024);
+        assert_ok(keel_step_accumulate(w.m.step, 0, 1, NULL));
+        if (decided) {
+            assert_ok(keel_step_decide(w.m.step, NULL));
+            assert_same_f32(slot_report(w.m.step, ACT).amax, 1024.0f);
+        }
+        assert_ok(keel_step_abandon(w.m.step, NULL));
+        const keel_slot_report after = slot_report(w.m.step, ACT);
+        assert_same_f32(after.scale, before.scale);
+        assert_same_f32(after.scale_inv, before.scale_inv);
+        assert_same_f32(after.amax, before.amax);
+        assert_int_equal(after.updates, before.updates);
+        w.slots[ACT].history = 4;
+        assert_ok(keel_step_set_slot(w.m.step, ACT, &w.slots[ACT]));
+        assert_same_f32(step_with(&w, 0.125f), 448.0f);
+        assert_same_f32(step_with(&w, 0.125f), 896.0f);
+        model_end(&w.m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_slot_args__a_change_waits_for_the_next_update),
         cmocka_unit_test(test_slot_args__shrinking_keeps_the_newest),
         cmocka_unit_test(test_slot_args__a_short_history_is_short),
+        cmocka_unit_test(test_slot_args__abandon_restores_the_history),
     };
     return cmocka_run_group_tests_name("runtime.slot_args", tests, NULL, NULL);
 }
