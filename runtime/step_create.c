@@ -114,6 +114,14 @@ static void fill_slots(keeli_slot_row *rows, const request *r)
     }
 }
 
+static size_t longest_history(const request *r)
+{
+    int32_t longest = 0;
+    for (int32_t i = 0; i < r->cfg.slot_count; i++)
+        if (r->cfg.slots[i].history > longest) longest = r->cfg.slots[i].history;
+    return (size_t)longest;
+}
+
 /* The host's half; a NULL member tells the caller that memory ran out. */
 static bool fill_host(keel_step *step, const request *r)
 {
@@ -122,10 +130,11 @@ static bool fill_host(keel_step *step, const request *r)
     step->shards = calloc(rows + 1, sizeof *step->shards);
     step->groups = calloc(groups, sizeof *step->groups);
     step->slots = calloc((size_t)r->cfg.slot_count + 1, sizeof *step->slots);
+    step->rings = calloc(2 * longest_history(r) + 1, sizeof *step->rings);
     step->visited = calloc(rows + 1, 1);
     step->names = calloc(rows + 1, sizeof *step->names);
-    if (!step->rows || !step->shards || !step->groups || !step->slots || !step->visited ||
-        !step->names)
+    if (!step->rows || !step->shards || !step->groups || !step->slots || !step->rings ||
+        !step->visited || !step->names)
         return false;
     fill_slots(step->slots, r);
     memcpy(step->groups, r->groups, groups * sizeof *step->groups);
@@ -244,6 +253,7 @@ void keel_step_destroy(keel_step *step)
     for (int64_t i = 0; step->names && i < step->mem.settings.row_count; i++) free(step->names[i]);
     free(step->names);
     free(step->visited);
+    free(step->rings);
     free(step->slots);
     free(step->groups);
     free(step->shards);

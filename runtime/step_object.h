@@ -26,6 +26,7 @@ struct keel_step {
     keeli_row *rows;
     keel_shard *shards;
     keeli_slot_row *slots;
+    float *rings; /* room for two of the longest, where keel_step_set_slot() repacks one */
     bool inputs_stale;
     int64_t rows_stale_from, rows_stale_to;
 

@@ -2,7 +2,6 @@
  * Copyright the Keel authors */
 /* A step's slots as their caller sees them: cast, change, ask. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "config.h"
 #include "decide_slots.h"
@@ -67,9 +66,10 @@ static void repack(const float *old, const keel_slot_state *from, int32_t old_le
     to->next = kept == length ? 0 : kept;
 }
 
-static keel_status resize(keel_step *step, int32_t slot, int32_t length, float *old, float *fresh)
+static keel_status resize(keel_step *step, int32_t slot, int32_t length)
 {
     const keeli_slot_row *row = &step->slots[slot];
+    float *old = step->rings, *fresh = step->rings + row->capacity;
     const keel_device *device = step->device;
     float *ring = step->mem.histories + row->history_offset;
     const size_t nbytes = (size_t)row->capacity * sizeof *ring;
@@ -77,6 +77,7 @@ static keel_status resize(keel_step *step, int32_t slot, int32_t length, float *
     TRY(read_slot(step, slot, &live));
     TRY(device->download(device, old, ring, nbytes, NULL));
     keel_slot_state state = live.state;
+    memset(fresh, 0, nbytes);
     repack(old, &live.state, row->slot.history, fresh, &state, length);
     live.state = state;
     TRY(device->upload(device, ring, fresh, nbytes, NULL));
@@ -98,13 +99,7 @@ keel_status keel_step_set_slot(keel_step *step, int32_t slot, const keel_slot *c
     if (config->history > row.capacity)
         FAIL(KEEL_ERR_INVALID, "history=%d (want 1..%d, the history at create)", config->history,
              row.capacity);
-    if (config->history != row.slot.history) {
-        float *old = calloc(2 * (size_t)row.capacity, sizeof *old);
-        if (!old) FAIL(KEEL_ERR_NO_MEMORY, "history of %d entries", row.capacity);
-        const keel_status status = resize(step, slot, config->history, old, old + row.capacity);
-        free(old);
-        TRY(status);
-    }
+    if (config->history != row.slot.history) TRY(resize(step, slot, config->history));
     row.slot = *config;
     row.slot.name = NULL;
     step->slots[slot] = row;
