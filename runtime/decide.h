@@ -37,6 +37,15 @@ KEELI_HD uint64_t keeli_config_hash(const keeli_settings *set)
     return keeli_hash_mix(h, (uint64_t)set->rate_window);
 }
 
+/* A slot's part of it: how its scale moves, where it stands, and whether it may veto. */
+KEELI_HD uint64_t keeli_slot_hash(uint64_t h, const keel_slot *s, const keeli_slot_live *live)
+{
+    h = keeli_hash_mix(h, (uint64_t)s->scaling << 32 | (uint64_t)s->algorithm);
+    h = keeli_hash_mix(h, (uint64_t)s->history << 32 | (uint32_t)s->margin);
+    h = keeli_hash_mix(h, (uint64_t)s->power_of_two << 32 | (uint64_t)s->veto);
+    return keeli_hash_mix(h, keeli_bits_of(live->state.scale));
+}
+
 /* Ranks that differ in any of this would decide differently.  -0 is a legal way to say 0. */
 KEELI_HD uint64_t keeli_common_hash(const keeli_step_mem *mem)
 {
@@ -52,6 +61,8 @@ KEELI_HD uint64_t keeli_common_hash(const keeli_step_mem *mem)
     h = keeli_hash_mix(h, (uint64_t)ls->iteration);
     h = keeli_hash_mix(h, (uint64_t)ls->last_overflow);
     h = keeli_hash_mix(h, (uint64_t)mem->state->skipped);
+    for (int i = 0; i < mem->settings.slot_count; i++)
+        h = keeli_slot_hash(h, &mem->slots[i].slot, &mem->slot_live[i]);
     return keeli_hash_mix(h, (uint64_t)mem->state->applied);
 }
 

@@ -195,8 +195,8 @@ static keel_status check_agreed(const keel_step *step, const char *fn)
     if (max[2] != ~max[3])
         return keel_ext_fail(
             KEEL_ERR_PEER, fn,
-            "rank %d/%d: the ranks differ in configuration, clip threshold, divisor or loss scale "
-            "(hashes %016llx to %016llx)",
+            "rank %d/%d: the ranks differ in configuration, clip threshold, divisor, loss scale or "
+            "slots (hashes %016llx to %016llx)",
             set->rank, set->nranks, (unsigned long long)~max[3], (unsigned long long)max[2]);
     return KEEL_OK;
 }
