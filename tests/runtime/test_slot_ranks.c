@@ -176,7 +176,8 @@ static void test_slot_ranks__lowest_rank_then_first_slot(void **state)
     }
 }
 
-/* A change on one rank only, at create or after it: scales would part without a word. */
+/* NVIDIA-NeMo/Megatron-Bridge#5591: a change on one rank only, at create or after it, and scales would
+ * part without a word. */
 typedef struct parting {
     size_t offset;
     int32_t value;
