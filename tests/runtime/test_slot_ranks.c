@@ -176,8 +176,8 @@ static void test_slot_ranks__lowest_rank_then_first_slot(void **state)
     }
 }
 
-/* NVIDIA-NeMo/Megatron-Bridge#5591: a change on one rank only, at create or after it, and scales would
- * part without a word. */
+/* NVIDIA-NeMo/Megatron-Bridge#5591: a change on one rank only, at create or after it, and scales
+ * would part without a word. */
 typedef struct parting {
     size_t offset;
     int32_t value;
