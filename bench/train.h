@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Copyright the Keel authors */
-/* keel train in pieces: what it is asked, what a run yields.
+/* keel train in pieces: what a run is asked, what it yields.
  *
- *   cmd_train.c     options in, table, JSON and plot out
- *   train_run.c     one run: a thread per rank, their results compared
- *   train_rank.c    one rank: shards, exchange, step
- *   train_files.c   report lines and checkpoints */
+ *   cmd_train.c       which runs, and where results go
+ *   train_request.c   the options
+ *   train_run.c       one run: a thread per rank, their results compared
+ *   train_rank.c      one rank: shards, exchange, step
+ *   task_*.c          what is trained; autocast.c takes its products through the recipe
+ *   train_print.c     table and JSON; train_plot.c the picture
+ *   train_files.c     report lines and checkpoints */
 #ifndef BENCH_TRAIN_H
 #define BENCH_TRAIN_H
 
