@@ -48,6 +48,7 @@ typedef struct keeli_stats_kernels {
     void (*multiply)(float *x, float factor, int32_t n); /* x[i] = fl32(x[i] * factor) */
     uint32_t (*absmax)(const float *x, int32_t n); /* max of bits(|x[i]|): NaN > inf > finite */
     int32_t (*count_zero)(const float *x, int32_t n);
+    uint32_t (*scan)(const float *x, int32_t n, int32_t *zeros); /* absmax, and count_zero aside */
     void (*norm_exact)(const float *x, int32_t n, uint32_t absmax, struct keeli_limbs *sum);
     double (*norm_block)(const float *x, int32_t n); /* all finite */
 } keeli_stats_kernels;

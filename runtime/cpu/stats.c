@@ -48,7 +48,8 @@ static void accumulate_row(const keeli_cpu_kernels *k, const keeli_step_mem *mem
     int64_t tiles = 0;
     KEELI_FOR_TILES (at, n, row->grad.numel) {
         const float *x = keeli_tile_load(k, &row->grad, at, (int32_t)n, buffer);
-        const uint32_t absmax = k->stats->absmax(x, (int32_t)n);
+        int32_t zeros;
+        const uint32_t absmax = k->stats->scan(x, (int32_t)n, &zeros);
         if (has_nonfinite(absmax)) {
             count_nonfinite(x, (int32_t)n, finite);
             keeli_first_bad_note(&finite->seen, index, row->id,
@@ -56,7 +57,7 @@ static void accumulate_row(const keeli_cpu_kernels *k, const keeli_step_mem *mem
         } else if (row->counts) {
             add_squares(k, mem->settings.norm_mode, x, (int32_t)n, absmax, &norm->squares);
         }
-        if (row->counts) norm->zeros += k->stats->count_zero(x, (int32_t)n);
+        if (row->counts) norm->zeros += zeros;
         if (++tiles % TILES_PER_CARRY == 0) keeli_limbs_carry(&norm->squares);
     }
     keeli_limbs_carry(&norm->squares);

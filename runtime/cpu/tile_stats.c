@@ -53,6 +53,20 @@ static int32_t count_zero(const float *x, int32_t n)
     return count;
 }
 
+/* Both of the above in one pass over the tile. */
+static uint32_t scan(const float *x, int32_t n, int32_t *zeros)
+{
+    uint32_t max = 0;
+    int32_t count = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const uint32_t magnitude = keeli_bits_of(x[i]) & 0x7fffffffu;
+        max = magnitude > max ? magnitude : max;
+        count += magnitude == 0;
+    }
+    *zeros = count;
+    return max;
+}
+
 /* Adding this and taking it away rounds to a multiple of 2^unit. */
 static double fold_constant(int unit)
 {
@@ -181,6 +195,7 @@ const keeli_stats_kernels KEELI_ISA_NAME(keeli_stats_kernels) = {
     .multiply = multiply,
     .absmax = absmax,
     .count_zero = count_zero,
+    .scan = scan,
     .norm_exact = norm_exact,
     .norm_block = norm_block,
 };
