@@ -117,7 +117,8 @@ KEEL_API float keel_scale_from_amax(const keel_slot *slot, float amax);
 typedef struct keel_slot_report {
     keel_slot_role role;
     keel_format format;
-    float amax;  /* agreed in the last step the slot ran in and was finite, source units */
+    float amax;  /* agreed in the last step the slot ran in and was finite; source units, those of
+                    the  unscaled gradient for a gradient slot of policy KEEL */
     float scale; /* as the next cast multiplies */
     float scale_inv;
     float headroom; /* log2(fmt_max / (amax * scale)); NaN before the first amax */

@@ -180,10 +180,10 @@ KEEL_API keel_status keel_step_quantize(keel_step *step, int32_t slot, const kee
                                         const keel_tensor *dst, float *out_scale_inv,
                                         keel_stream stream);
 
-/* keel_step_set_slot: change how a slot's scale follows from amax, from the next update on.  Role,
- * format and policy stay; a shorter history keeps the newest entries.
- * Async    blocks, a host sync, counted.
- * Errors   INVALID slot, a bound, a history longer than at create; ORDER inside a step.
+/* keel_step_set_slot: change how a slot's scale follows from amax: history, margin, algorithm and
+ * power_of_two from the next update on, scaling, veto and count from the next cast on.  Role,
+ * format and policy stay; a shorter history keeps the newest entries. Async    blocks, a host sync,
+ * counted. Errors   INVALID slot, a bound, a history longer than at create; ORDER inside a step.
  * Since    0.1 */
 KEEL_API keel_status keel_step_set_slot(keel_step *step, int32_t slot, const keel_slot *config);
 
