@@ -31,6 +31,8 @@ typedef struct keeli_row {
     float *moment2;
     int64_t id;
     float *copy_scale_inv;
+    void *copy_transposed;
+    int64_t copy_columns;
     int32_t copy_slot; /* -1 = none */
     int32_t group;
     int32_t counts; /* 1: this copy counts in norm and zeros */

@@ -94,6 +94,18 @@ static keel_status check_copy_slot(const char *fn, const keel_config *cfg, const
     return KEEL_OK;
 }
 
+static keel_status check_transposed(const char *fn, const keel_param *param, int64_t index)
+{
+    const int64_t columns = param->copy_columns, numel = param->copy.numel;
+    if (!param->copy_transposed) return KEEL_OK;
+    if (!param->copy.data && numel > 0) FAIL_PARAM("has copy_transposed and no %s", "copy");
+    if (param->copy_transposed == param->copy.data) FAIL_PARAM("%s is the copy", "copy_transposed");
+    if (numel > 0 && (columns < 1 || numel % columns != 0))
+        FAIL_PARAM("copy_columns=%lld (want a divisor of %lld)", (long long)columns,
+                   (long long)numel);
+    return KEEL_OK;
+}
+
 static keel_status check_memory(const char *fn, const keel_param *param, int64_t index,
                                 const keel_group *group)
 {
@@ -174,6 +186,7 @@ static keel_status check_param(const char *fn, const keel_config *cfg, const kee
     TRY(check_tensor(fn, param, index, "grad", &param->grad));
     TRY(check_copy(fn, param, index));
     TRY(check_copy_slot(fn, cfg, param, index));
+    TRY(check_transposed(fn, param, index));
     TRY(check_memory(fn, param, index, &groups[param->group]));
     return check_shard(fn, cfg, param, index);
 }
@@ -202,6 +215,8 @@ keeli_row keeli_row_make(const keel_param *param, int64_t index, const keel_comm
     row.group = param->group;
     row.copy_slot = param->copy.data ? param->copy_slot : -1;
     row.copy_scale_inv = param->copy_scale_inv;
+    row.copy_transposed = param->copy.data ? param->copy_transposed : NULL;
+    row.copy_columns = param->copy_columns;
     row.counts = keeli_shard_resolve(param, comm).replica == 0;
     return row;
 }

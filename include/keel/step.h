@@ -55,6 +55,9 @@ typedef struct keel_param {
     float *copy_scale_inv; /* one f32 the device writes with the copy; for a copy with a slot */
     int32_t copy_slot;     /* index into cfg.slots whose scale the copy takes; -1 = copy.scale */
     int32_t reserved2;     /* 0 */
+    void *copy_transposed; /* the copy again, as [columns][rows], for devices whose products want
+                              it; NULL = none */
+    int64_t copy_columns;  /* of the matrix the copy is; divides numel; with copy_transposed */
     keel_shard shard;
 } keel_param;
 

@@ -29,11 +29,25 @@ static inline keeli_copier keeli_copy_begin(const keeli_cpu_kernels *k, const ke
     return c;
 }
 
+/* The tile's codes, still in the cache, to where the transposed matrix has them. */
+static inline void keeli_copy_turn(const keeli_row *row, int64_t at, int32_t n)
+{
+    const size_t width = (size_t)keel_format_get(row->copy.format)->storage_bytes;
+    const unsigned char *from = (const unsigned char *)row->copy.data + (size_t)at * width;
+    unsigned char *to = row->copy_transposed;
+    const int64_t columns = row->copy_columns, rows = row->copy.numel / columns;
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t turned = (at + i) % columns * rows + (at + i) / columns;
+        memcpy(to + (size_t)turned * width, from + (size_t)i * width, width);
+    }
+}
+
 static inline void keeli_copy_store(const keeli_copier *c, int64_t at, int32_t n)
 {
     keel_tensor copy = c->row->copy;
     copy.scale = &c->scale;
     keeli_tile_store(c->k, &copy, at, n, c->row->master + at);
+    if (c->row->copy_transposed) keeli_copy_turn(c->row, at, n);
 }
 
 static inline void keeli_copy_tile(keeli_copier *c, int64_t at, int32_t n)

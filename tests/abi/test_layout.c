@@ -16,7 +16,7 @@
     X(keel_config, 160, log_context, 152)           \
     X(keel_report, 184, clip_rate, 176)             \
     X(keel_shard, 48, replicas, 44)                 \
-    X(keel_param, 192, shard, 144)                  \
+    X(keel_param, 208, shard, 160)                  \
     X(keel_decision, 32, loss_scale, 28)            \
     X(keel_counters, 56, slot_elements_read, 48)    \
     X(keel_slot, 48, count, 44)                     \

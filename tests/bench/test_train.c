@@ -210,15 +210,15 @@ static void test_train__a_clip_contains_the_spike(void **state)
 
 /* huggingface/accelerate#4289: a resumed run goes on in the middle of a growth interval.  Another
  * number of ranks takes it up. */
-static void test_train__resume_changes_no_bit(void **state)
+static void expect_resumes(const char *what)
 {
-    (void)state;
-    char options[128];
-    outcome whole = train_json("--fp16 --interval 10 --steps 35 --ranks 2");
-    snprintf(options, sizeof options, "--fp16 --interval 10 --steps 23 --ranks 4 --save %s/half",
+    char options[256];
+    snprintf(options, sizeof options, "%s --interval 10 --steps 35 --ranks 2", what);
+    outcome whole = train_json(options);
+    snprintf(options, sizeof options, "%s --interval 10 --steps 23 --ranks 4 --save %s/half", what,
              folder);
     outcome half = train_json(options);
-    snprintf(options, sizeof options, "--fp16 --interval 10 --steps 35 --ranks 8 --load %s/half",
+    snprintf(options, sizeof options, "%s --interval 10 --steps 35 --ranks 8 --load %s/half", what,
              folder);
     outcome resumed = train_json(options);
     expect_same(&whole, &resumed, 0, "norm_bits");
@@ -228,6 +228,23 @@ static void test_train__resume_changes_no_bit(void **state)
     outcome_free(&resumed);
     outcome_free(&half);
     outcome_free(&whole);
+}
+
+/* "Resume from a state blob at any step gives bit-identical continuation, for every recipe"; a skip
+ * just before the save is where copies and their slots could part. */
+static void test_train__resume_changes_no_bit(void **state)
+{
+    (void)state;
+    static const char *const runs[] = {
+        "--recipe f32",
+        "--bf16",
+        "--fp16",
+        "--recipe fp8-delayed",
+        "--recipe fp8-current",
+        "--recipe mxfp8",
+        "--recipe fp8-delayed --inject inf@23",
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) expect_resumes(runs[i]);
 }
 
 static void expect_refused(const char *change)

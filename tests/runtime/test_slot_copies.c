@@ -250,6 +250,78 @@ static void test_slot_copies__count_what_saturates(void **state)
     }
 }
 
+static void check_turned(const world *w)
+{
+    for (int i = 0; i < PARAMS; i++) {
+        const keel_param *p = &w->m.params[i];
+        const uint8_t *copy = p->copy.data, *turned = p->copy_transposed;
+        const int64_t columns = p->copy_columns, rows = p->copy.numel / columns;
+        for (int64_t k = 0; k < p->copy.numel; k++)
+            assert_int_equal(turned[k % columns * rows + k / columns], copy[k]);
+    }
+}
+
+/* Prime and update write the transposed copy with the copy, by either scaling; a skip neither. */
+static void test_slot_copies__transposed_ones_follow(void **state)
+{
+    (void)state;
+    static const int64_t columns[PARAMS] = {20, 19, 2}; /* of 1500, 1501, 1502 elements */
+    static uint8_t turned[PARAMS][NUMEL + PARAMS], before[PARAMS][NUMEL + PARAMS];
+    for (int scaling = 0; scaling < 2; scaling++) {
+        static world w;
+        world_begin(&w, KEEL_FORMAT_E4M3, 2);
+        w.slots[WEIGHT].scaling = (keel_scaling)scaling;
+        for (int i = 0; i < PARAMS; i++) {
+            w.m.params[i].copy_transposed = turned[i];
+            w.m.params[i].copy_columns = columns[i];
+        }
+        model_create(&w.m);
+        assert_ok(keel_step_prime(w.m.step, NULL));
+        check_turned(&w);
+        for (int step = 0; step < 3; step++) {
+            memcpy(before, turned, sizeof turned);
+            model_run(&w.m);
+            check_turned(&w);
+            assert_true(memcmp(before, turned, sizeof turned) != 0);
+        }
+        memcpy(before, turned, sizeof turned);
+        assert_ok(keel_step_veto(w.m.step, NULL));
+        model_run(&w.m);
+        assert_memory_equal(before, turned, sizeof turned);
+        model_end(&w.m);
+    }
+}
+
+/* What is no matrix, or would overwrite the copy, is refused at create. */
+static void test_slot_copies__transposed_ones_are_matrices(void **state)
+{
+    (void)state;
+    static world w;
+    static uint8_t turned[NUMEL];
+    world_begin(&w, KEEL_FORMAT_E4M3, 2);
+    keel_param *p = &w.m.params[0];
+    keel_step *step = NULL;
+    const struct {
+        void *transposed;
+        int64_t columns;
+        const char *said;
+    } wrong[] = {{turned, 0, "copy_columns=0"},
+                 {turned, -3, "copy_columns=-3"},
+                 {turned, 7, "copy_columns=7"},
+                 {p->copy.data, 20, "copy_transposed is the copy"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        p->copy_transposed = wrong[i].transposed;
+        p->copy_columns = wrong[i].columns;
+        assert_int_equal(keel_step_create(&w.m.cfg, w.m.params, PARAMS, NULL, 0, &step),
+                         KEEL_ERR_INVALID);
+        assert_non_null(strstr(keel_last_error(), wrong[i].said));
+        assert_null(step);
+    }
+    p->copy_transposed = NULL;
+    model_create(&w.m);
+    model_end(&w.m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +331,8 @@ int main(void)
         cmocka_unit_test(test_slot_copies__wait_while_steps_are_skipped),
         cmocka_unit_test(test_slot_copies__abandoned_steps_leave_no_trace),
         cmocka_unit_test(test_slot_copies__count_what_saturates),
+        cmocka_unit_test(test_slot_copies__transposed_ones_follow),
+        cmocka_unit_test(test_slot_copies__transposed_ones_are_matrices),
     };
     return cmocka_run_group_tests_name("runtime.slot_copies", tests, NULL, NULL);
 }
