@@ -278,12 +278,11 @@ keel_status keel_step_decide(keel_step *step, keel_stream stream)
     const int64_t rows = step->mem.settings.row_count;
     for (int64_t i = 0; step->visited_count < rows && i < rows; i++)
         if (!step->visited[i])
-            FAIL(
-                KEEL_ERR_ORDER,
-                "param %lld '%s' was not accumulated in step %lld; expected keel_step_accumulate()",
-                (long long)i, name_of(step, i), (long long)step->decided + 1);
-    keeli_step_begin(
-        step); /* a rank without parameters may begin here: what fails now is this step */
+            FAIL(KEEL_ERR_ORDER,
+                 "param %lld '%s' was not accumulated in step %lld; expected "
+                 "keel_step_accumulate()",
+                 (long long)i, name_of(step, i), (long long)step->decided + 1);
+    keeli_step_begin(step); /* a rank without parameters may begin only here */
     const keel_status status = agree(step, __func__, stream);
     if (status != KEEL_OK) {
         (void)drop_partial(step, stream);
