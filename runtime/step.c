@@ -257,13 +257,29 @@ static void log_skip(const keel_step *step, const keel_report *r)
     log_line(step, r->loss_scale_stuck ? KEEL_LOG_WARNING : KEEL_LOG_INFO, text);
 }
 
+/* A slot nobody casts through is legal, but more often a cast that forgot it; said once, when a
+ * window of steps is full. */
+static void warn_of_idle_slots(const keel_step *step)
+{
+    for (int32_t i = 0; i < step->mem.settings.slot_count; i++) {
+        char text[160];
+        if (step->mem.slot_live[i].state.updates > 0) continue;
+        snprintf(text, sizeof text, "step %lld: slot %d (%s) has recorded no amax in %d steps",
+                 (long long)step->decided, i, keel_format_get(step->slots[i].slot.format)->name,
+                 step->cfg.rate_window);
+        log_line(step, KEEL_LOG_WARNING, text);
+    }
+}
+
 /* Where reports are at hand without waiting, say what a person on call wants to hear. */
 static void announce(keel_step *step)
 {
     if (!step->cfg.log || !step->device->synchronous) return;
     const keel_report *r = &step->mem.ring[(step->decided - 1) % step->cfg.report_capacity];
     if (!r->applied) log_skip(step, r);
-    if (r->applied_steps + r->skipped_steps < step->cfg.rate_window) return;
+    const int64_t steps = r->applied_steps + r->skipped_steps;
+    if (steps == step->cfg.rate_window) warn_of_idle_slots(step);
+    if (steps < step->cfg.rate_window) return;
     alert_rate(step, "skip", r->skip_rate, step->cfg.skip_rate_alert, &step->alerted_skip);
     alert_rate(step, "clip", r->clip_rate, step->cfg.clip_rate_alert, &step->alerted_clip);
 }

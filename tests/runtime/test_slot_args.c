@@ -3,6 +3,7 @@
 /* What the slot calls refuse, by name and without a trace; and what keel_step_set_slot() changes,
  * from when on. */
 #include <math.h>
+#include <stdio.h>
 
 #include "model.h"
 #include "slots.h"
@@ -288,6 +289,42 @@ static void test_slot_args__abandon_restores_the_history(void **state)
     }
 }
 
+typedef struct heard {
+    int lines;
+    char last[256];
+} heard;
+
+static void hear(void *context, keel_log_level level, const char *message)
+{
+    heard *h = context;
+    assert_int_equal(level, KEEL_LOG_WARNING);
+    h->lines++;
+    snprintf(h->last, sizeof h->last, "%s", message);
+}
+
+/* An amax that is never recorded is said by the slot's number, once a run, when a window is full.
+ */
+static void test_slot_args__an_idle_slot_is_told_once(void **state)
+{
+    (void)state;
+    for (int idle = 0; idle < 2; idle++) {
+        static world w;
+        heard h = {0};
+        world_begin(&w);
+        w.m.cfg.log = hear;
+        w.m.cfg.log_context = &h;
+        w.m.cfg.rate_window = 5;
+        model_create(&w.m);
+        for (int step = 1; step <= 12; step++) {
+            if (!idle) slot_quantize_one(w.m.step, ACT, 1.0f);
+            model_run(&w.m);
+            assert_int_equal(h.lines, idle && step >= 5);
+        }
+        if (idle) assert_non_null(strstr(h.last, "slot 0 (e4m3) has recorded no amax in 5 steps"));
+        model_end(&w.m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_slot_args__shrinking_keeps_the_newest),
         cmocka_unit_test(test_slot_args__a_short_history_is_short),
         cmocka_unit_test(test_slot_args__abandon_restores_the_history),
+        cmocka_unit_test(test_slot_args__an_idle_slot_is_told_once),
     };
     return cmocka_run_group_tests_name("runtime.slot_args", tests, NULL, NULL);
 }
