@@ -38,8 +38,9 @@ KEEL_API const char *keel_comm_name(const keel_comm *comm);
  * timeout_us  0 = wait for ever.
  * Async     blocks until all ranks have come or the deadline has passed.
  * Collective  yes: every rank, in the same order as its other rounds.
- * Errors    COMM a rank did not come in time, or an earlier round failed: the communicator stays
- *           broken; PEER lengths differ.  Arrays untouched.
+ * Errors    INVALID sizes, pointers or a negative timeout; UNSUPPORTED the transport reduces device
+ *           memory; COMM a rank did not come in time, or an earlier round failed: the communicator
+ *           stays broken; PEER lengths differ.  Arrays untouched.
  * Since     0.1 */
 KEEL_API keel_status keel_comm_reduce(keel_comm *comm, int64_t *sum, int64_t nsum, uint64_t *max,
                                       int64_t nmax, int64_t timeout_us);

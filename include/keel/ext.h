@@ -71,13 +71,15 @@ struct keel_device {
 };
 
 /* A transport: one round reduces two flat integer arrays in place.  One round at a time; enqueue
- * starts it, poll asks, finish waits and writes the arrays.  A failed round breaks the
- * communicator: every later call fails with COMM and the sentence of the first failure. enqueue
- * copies the arrays or keeps them borrowed until finish; never waits for other ranks. poll out_done
- * true when finish would not wait; progresses the round. finish      waits until done or
- * deadline_ns on CLOCK_MONOTONIC (0 = for ever); arrays are written only with KEEL_OK, and all
- * ranks of a round get KEEL_OK or none does. abort       ends the round in hand for all ranks;
- * never waits. destroy     frees the handle; never waits. */
+ * starts it, poll asks, finish waits and writes the arrays.  A failed round breaks the communicator:
+ * every later call fails with COMM and the sentence of the first failure.
+ * enqueue     copies the arrays or keeps them borrowed until finish; never waits for other ranks.
+ * poll        out_done true when finish would not wait; progresses the round.
+ * finish      waits until done or deadline_ns on CLOCK_MONOTONIC (0 = for ever); arrays are written
+ *             only with KEEL_OK, and all ranks of a round get KEEL_OK or none does.
+ * abort       ends the round in hand for all ranks; never waits.
+ * destroy     frees the handle; never waits.
+ * Enqueue with a round in hand, poll and finish without one are ORDER. */
 struct keel_comm {
     uint32_t ext_version;
     int32_t rank;

@@ -37,20 +37,20 @@ typedef enum keel_format {
 /* One registry row, with everything that follows from it. */
 typedef struct keel_format_info {
     keel_format id;
-    const char *name;       /* Keel's own name: "e4m3" */
-    int32_t bits;           /* of a code; formats of 4 and 6 bits lie one code per byte here */
-    int32_t storage_bytes;  /* of one element in memory */
+    const char *name;      /* Keel's own name: "e4m3" */
+    int32_t bits;          /* of a code; formats of 4 and 6 bits lie one code per byte here */
+    int32_t storage_bytes; /* of one element in memory */
     int32_t exponent_bits;
     int32_t mantissa_bits;
     int32_t bias;
     keel_format_kind kind;
     bool has_inf;
     bool has_nan;
-    bool can_encode;        /* false: described and decodable only */
-    double max;             /* largest finite value */
+    bool can_encode; /* false: described and decodable only */
+    double max;      /* largest finite value */
     double min_normal;
-    double min_subnormal;   /* smallest value above zero */
-    double epsilon;         /* spacing at 1; 0 where 1 + epsilon is no code (e8m0) */
+    double min_subnormal; /* smallest value above zero */
+    double epsilon;       /* spacing at 1; 0 where 1 + epsilon is no code (e8m0) */
 } keel_format_info;
 
 /* Where a name or a number of a format is used; rows in formats/names.def. */

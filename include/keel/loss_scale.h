@@ -54,11 +54,11 @@ typedef struct keel_loss_scale_config {
 /* Everything the rule remembers. */
 typedef struct keel_loss_scale_state {
     float scale;
-    int32_t clean;           /* clean steps since the last overflow or growth */
+    int32_t clean; /* clean steps since the last overflow or growth */
     int32_t hysteresis_left;
-    int32_t stuck;           /* 1 after an overflow at min: the scale could not back off */
-    int64_t iteration;       /* updates so far; deepspeed counts growth from it */
-    int64_t last_overflow;   /* iteration of the last overflow, -1 before the first */
+    int32_t stuck;         /* 1 after an overflow at min: the scale could not back off */
+    int64_t iteration;     /* updates so far; deepspeed counts growth from it */
+    int64_t last_overflow; /* iteration of the last overflow, -1 before the first */
 } keel_loss_scale_state;
 
 /* keel_loss_scale_preset: the configuration of a peer, its defaults included.  Presets whose peer

@@ -19,18 +19,18 @@ typedef enum keel_rounding {
 typedef struct keel_cast_options {
     keel_overflow overflow;
     keel_rounding rounding;
-    uint64_t seed;  /* stochastic: element i draws from (seed, offset + i) and nothing else */
+    uint64_t seed; /* stochastic: element i draws from (seed, offset + i) and nothing else */
     uint64_t offset;
 } keel_cast_options;
 
 /* What a cast saw, written by the device. */
 typedef struct keel_cast_stats {
-    float amax;          /* largest |x| of the source, unscaled; NaN if any NaN, else inf if any */
+    float amax; /* largest |x| of the source, unscaled; NaN if any NaN, else inf if any */
     int32_t reserved;
-    int64_t inf_count;   /* of the source */
-    int64_t nan_count;   /* of the source */
-    int64_t saturated;   /* finite sources whose rounded value lies above the target's maximum */
-    int64_t flushed;     /* finite non-zero sources whose code is a zero */
+    int64_t inf_count; /* of the source */
+    int64_t nan_count; /* of the source */
+    int64_t saturated; /* finite sources whose rounded value lies above the target's maximum */
+    int64_t flushed;   /* finite non-zero sources whose code is a zero */
 } keel_cast_stats;
 
 /* keel_quantize: dst.data[i] = cast(fl32(src value i * dst scale)), one rounding from that f32.

@@ -94,7 +94,8 @@ typedef struct keel_slot_state {
 
 /* keel_slot_begin: check a slot and make its first state; history is zeroed.
  * Errors  INVALID: a field out of its bounds, or a format that cannot be encoded; outputs
- * untouched. Since   0.1 */
+ *         untouched.
+ * Since   0.1 */
 KEEL_API keel_status keel_slot_begin(const keel_slot *slot, keel_slot_state *out_state,
                                      float *out_history);
 
@@ -118,7 +119,7 @@ typedef struct keel_slot_report {
     keel_slot_role role;
     keel_format format;
     float amax;  /* agreed in the last step the slot ran in and was finite; source units, those of
-                    the  unscaled gradient for a gradient slot of policy KEEL */
+                    the unscaled gradient for a gradient slot of policy KEEL */
     float scale; /* as the next cast multiplies */
     float scale_inv;
     float headroom; /* log2(fmt_max / (amax * scale)); NaN before the first amax */

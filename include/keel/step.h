@@ -176,17 +176,20 @@ KEEL_API keel_status keel_step_set_tag(keel_step *step, uint64_t tag);
  * out_scale_inv  one f32 the device writes, to be kept with dst as its scale_inv: the slot's own
  *                scale moves on.
  * Reads    src once; twice under current scaling and, with policy KEEL, until the slot has its
- * first agreed amax.   Writes  dst once. Async    enqueues; 0 host syncs, 0 allocations. Collective
- * no. Errors   INVALID slot, format, shapes, overlap; ORDER between decide and update; DEVICE. dst
- * untouched. Since    0.1 */
+ *          first agreed amax.   Writes  dst once.
+ * Async    enqueues; 0 host syncs, 0 allocations.   Collective  no.
+ * Errors   INVALID slot, format, shapes, overlap; ORDER between decide and update; DEVICE.
+ *          dst untouched.
+ * Since    0.1 */
 KEEL_API keel_status keel_step_quantize(keel_step *step, int32_t slot, const keel_tensor *src,
                                         const keel_tensor *dst, float *out_scale_inv,
                                         keel_stream stream);
 
 /* keel_step_set_slot: change how a slot's scale follows from amax: history, margin, algorithm and
  * power_of_two from the next update on, scaling, veto and count from the next cast on.  Role,
- * format and policy stay; a shorter history keeps the newest entries. Async    blocks, a host sync,
- * counted. Errors   INVALID slot, a bound, a history longer than at create; ORDER inside a step.
+ * format and policy stay; a shorter history keeps the newest entries.
+ * Async    blocks, a host sync, counted.
+ * Errors   INVALID slot, a bound, a history longer than at create; ORDER inside a step.
  * Since    0.1 */
 KEEL_API keel_status keel_step_set_slot(keel_step *step, int32_t slot, const keel_slot *config);
 
@@ -219,9 +222,10 @@ KEEL_API keel_status keel_step_veto(keel_step *step, keel_stream stream);
 
 /* keel_step_accumulate: take the gradients of params [first, first + count) into this step: sum of
  * squares, non-finite elements, zeros.  Each tensor once a step; the caller has summed
- * micro-batches and, where every rank holds the whole gradient, ranks. Reads    the gradients once.
- * Writes  partial results in the workspace. Units    gradients as backward left them: scaled by
- * loss scale and grad divisor. Async    enqueues; 0 host syncs, 0 allocations.   Collective  no.
+ * micro-batches and, where every rank holds the whole gradient, ranks.
+ * Reads    the gradients once.   Writes  partial results in the workspace.
+ * Units    gradients as backward left them: scaled by loss scale and grad divisor.
+ * Async    enqueues; 0 host syncs, 0 allocations.   Collective  no.
  * Errors   INVALID range; ORDER second visit or after decide; DEVICE launch failed.
  * Since    0.1 */
 KEEL_API keel_status keel_step_accumulate(keel_step *step, int64_t first, int64_t count,

@@ -18,8 +18,8 @@ typedef void *keel_stream;
 /* keel_tensor: contiguous elements in the caller's memory, readable by the device in use.
  * Scale convention: stored = cast(x * scale); value = stored * scale_inv. */
 typedef struct keel_tensor {
-    void *data;             /* any alignment; may be NULL when numel is 0 */
-    int64_t numel;          /* elements, >= 0 */
+    void *data;    /* any alignment; may be NULL when numel is 0 */
+    int64_t numel; /* elements, >= 0 */
     keel_format format;
     int32_t reserved;       /* 0 */
     const float *scale;     /* one f32 the device reads when it writes data; NULL = 1 */

@@ -10,7 +10,7 @@ KEEL_BEGIN_DECLS
 #define KEEL_VERSION_MAJOR 0
 #define KEEL_VERSION_MINOR 1
 #define KEEL_VERSION_PATCH 0
-#define KEEL_VERSION_NUM                                                                           \
+#define KEEL_VERSION_NUM \
     (KEEL_VERSION_MAJOR * 10000u + KEEL_VERSION_MINOR * 100u + KEEL_VERSION_PATCH)
 
 /* keel_version: the version of the library that is loaded, as KEEL_VERSION_NUM counts it; compare
